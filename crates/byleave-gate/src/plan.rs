@@ -163,7 +163,7 @@ pub fn command_trees(manifest: &Manifest, arguments: &Value, site: &ToolContext)
 /// Adds the effects and dangers of a shell command. Returns the files whose content determines what it does.
 pub fn add_command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
     let account = byleave_shell::analyze(text, scene);
-    plan.effects.extend(account.effects);
+    plan.add_predicted(account.effects, &account.tentative_effects);
     plan.partial_effects.extend(account.partial_effects);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
         id: danger.id.clone(),

@@ -46,6 +46,7 @@ impl SimpleCommand {
             && self.working_dir == other.working_dir
             && self.is_function == other.is_function
             && self.is_template == other.is_template
+            && self.is_tentative == other.is_tentative
     }
 }
 
@@ -70,6 +71,8 @@ pub struct SimpleCommand {
     pub is_function: bool,
     /// Whether its paths represent the files that another program finds below them: `find PATH -exec`.
     pub is_template: bool,
+    /// Whether another program may run it, and the allow of that program covers it: `npx NAME`. Rules against it apply.
+    pub is_tentative: bool,
 }
 
 /// The directory that a command runs in.

@@ -14,6 +14,7 @@ mod builtins;
 mod command;
 mod command_analyzer;
 mod nested_commands;
+mod possible_targets;
 mod special_programs;
 
 use self::command_analyzer::CommandAnalyzer;
@@ -27,12 +28,18 @@ pub struct CommandEffects {
     pub effects: Vec<Effect>,
     /// The effects on some files below their path, but not on all of them. The words do not say which files.
     pub partial_effects: Vec<Effect>,
+    /// The effects that a word may have, but that nothing proves. Rules against them apply, and no allow is needed.
+    pub tentative_effects: Vec<Effect>,
     /// The scripts that it passes to a shell, and the commands that it runs.
     pub nested: Vec<NestedCommand>,
     /// The dangerous or irreversible aspects.
     pub dangers: Vec<&'static DangerRule>,
     /// The files whose content decides what it does: scripts, and programs that were named by their path.
     pub depends_on: Vec<String>,
+    /// The places that it copies, moves or links: from where to where. A later command of the text may use the new place.
+    pub copies: Vec<(String, String)>,
+    /// Whether it runs code of the project.
+    pub runs_project_code: bool,
     /// The one-line description in its manual, if there is a manual.
     pub manual_summary: Option<&'static str>,
 }
@@ -58,4 +65,15 @@ pub struct Script {
 /// Returns the effects of one command itself. Nested commands are returned for later analysis.
 pub fn analyze_command(command: &SimpleCommand, scene: &dyn ShellEnv) -> CommandEffects {
     CommandAnalyzer::new(command, scene).analyze()
+}
+
+/// Does the same after commands that have copied, moved or linked these places.
+fn analyze_command_after(
+    command: &SimpleCommand,
+    scene: &dyn ShellEnv,
+    copies: &[(String, String)],
+) -> CommandEffects {
+    let mut analyzer = CommandAnalyzer::new(command, scene);
+    analyzer.earlier_copies = copies;
+    analyzer.analyze()
 }

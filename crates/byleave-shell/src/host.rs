@@ -14,7 +14,14 @@ pub(crate) enum NetworkTarget {
 /// Returns the target of a URL. Without a scheme it is treated as `http`, as curl and wget do.
 pub(crate) fn parse_url(text: &str) -> Option<NetworkTarget> {
     let text = text.trim();
-    let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    // `sparse+https` and the like name a protocol on top of the scheme.
+    let scheme_end = text.find("://");
+    let protocol_end = text.find('+').filter(|at| scheme_end.is_some_and(|end| *at < end));
+    let text = match protocol_end {
+        Some(at) if !text.starts_with("git+ssh") => text.get(at.saturating_add(1)..).unwrap_or(text),
+        _ => text,
+    };
+    let whole = if scheme_end.is_some() { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&whole).ok()?;
     if url.scheme().eq_ignore_ascii_case("file") {
         return Some(NetworkTarget::File(url.path().to_owned()));
@@ -74,6 +81,7 @@ mod tests {
             ("git://2130706433/x", reach("127.0.0.1", 9418)),
             ("http://[::1]:9/", reach("[::1]", 9)),
             ("file:///etc/passwd", Some(NetworkTarget::File("/etc/passwd".into()))),
+            ("sparse+https://Index.example/", reach("index.example", 443)),
             ("gopher-x://h/", None),
         ] {
             assert_eq!(parse_url(text), target, "{text}");

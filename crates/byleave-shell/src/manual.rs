@@ -11,6 +11,7 @@ pub(crate) use self::options::{Operand, OptionSpec, OptionTable, OptionValue, Pa
 pub(crate) use self::role::WordRole;
 
 mod embedded;
+mod npm_commands;
 mod options;
 mod role;
 
@@ -18,6 +19,8 @@ mod role;
 #[derive(Debug)]
 pub(crate) struct Manual {
     pub(crate) names: Vec<String>,
+    /// For each name, the first of the names that mean the same.
+    canonical_names: Vec<String>,
     pub(crate) summary: String,
     pub(crate) options: OptionTable,
     pub(crate) style: OptionStyle,
@@ -25,6 +28,8 @@ pub(crate) struct Manual {
     pub(crate) free: bool,
     /// Whether it is usually a file of the project itself.
     pub(crate) local: bool,
+    /// Whether it runs code of the project: the file of the manual says so.
+    pub(crate) runs_project_code: bool,
     /// Whether it changes a named directory itself. Its changes below are named, or affect all of it.
     pub(crate) changes_itself: bool,
     pub(crate) operands: OperandRoles,
@@ -38,6 +43,24 @@ pub(crate) struct Manual {
     /// Whether it sends something to each host that it reaches.
     pub(crate) sends: bool,
     pub(crate) subcommands: Vec<Manual>,
+    /// What the first operand is if it is not a sub-command.
+    pub(crate) fallback: Option<SubcommandFallback>,
+    /// The sub-command that runs if there is none.
+    pub(crate) default_subcommand: Option<String>,
+    /// The program whose sub-command follows, after so many other operands: `cargo hack build`, `yarn workspace NAME build`.
+    pub(crate) subcommand_of: Option<(String, usize)>,
+    /// Whether npm's own table of aliases and unique beginnings applies to the sub-commands.
+    uses_npm_names: bool,
+}
+
+/// The meaning of a first operand that is not a sub-command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SubcommandFallback {
+    /// A script of `package.json`, or a program in `node_modules/.bin`. Any other name is unknown.
+    Script,
+    /// An ordinary operand, as the manual says.
+    Operands,
 }
 
 /// The syntax of options.
@@ -106,7 +129,8 @@ static MANUAL_INDEX: LazyLock<ManualIndex> = LazyLock::new(|| {
         };
         for raw in sheet.manual {
             match raw.build() {
-                Ok(manual) => {
+                Ok(mut manual) => {
+                    manual.runs_project_code = embedded::PROJECT_CODE.contains(file);
                     let at = shelf.manuals.len();
                     for name in &manual.names {
                         if shelf.index.insert(name.clone(), at).is_some() {
@@ -158,6 +182,13 @@ struct RawManual {
     sends: bool,
     #[serde(default)]
     sub: Vec<RawManual>,
+    fallback: Option<SubcommandFallback>,
+    empty: Option<String>,
+    behind: Option<String>,
+    #[serde(default)]
+    behind_after: usize,
+    #[serde(default)]
+    npm_names: bool,
 }
 
 impl RawManual {
@@ -182,12 +213,24 @@ impl RawManual {
                 line.split_once(' ').ok_or_else(|| format!("`{label}`: invalid effect `{line}`"))?;
             Ok::<_, String>(FixedEffect { role: role(name)?, target: target.to_owned() })
         };
+        // `a|b` are names with the same meaning.
+        let synonyms = |entry: &String| entry.split('|').map(str::to_owned).collect::<Vec<_>>();
+        let first = |entry: &String| {
+            let names = synonyms(entry);
+            vec![names.first().cloned().unwrap_or_default(); names.len()]
+        };
         Ok(Manual {
+            canonical_names: self.names.iter().flat_map(first).collect(),
+            fallback: self.fallback,
+            default_subcommand: self.empty,
+            subcommand_of: self.behind.map(|program| (program, self.behind_after)),
+            uses_npm_names: self.npm_names,
             options: OptionTable::parse(&self.options).map_err(|why| format!("`{label}`: {why}"))?,
             style: self.style,
             abbreviations: self.abbreviations,
             free: self.free,
             local: self.local,
+            runs_project_code: false,
             changes_itself: self.itself,
             operands,
             cwd_role: self.here.as_deref().map(role).transpose()?,
@@ -197,7 +240,7 @@ impl RawManual {
             response_files: self.responses,
             sends: self.sends,
             subcommands: self.sub.into_iter().map(Self::build).collect::<Result<_, _>>()?,
-            names: self.names,
+            names: self.names.iter().flat_map(synonyms).collect(),
             summary: self.why,
         })
     }
@@ -206,7 +249,20 @@ impl RawManual {
 impl Manual {
     /// Returns the sub-command of this name.
     pub(crate) fn subcommand(&self, name: &str) -> Option<&Self> {
-        self.subcommands.iter().find(|sub| sub.names.iter().any(|own| own == name))
+        let resolved = if self.uses_npm_names { npm_commands::resolve(name)? } else { name };
+        self.subcommands.iter().find(|sub| sub.names.iter().any(|own| own == resolved))
+    }
+
+    /// Returns the first of the names that mean the same as this one.
+    pub(crate) fn canonical_name<'n>(&'n self, name: &'n str) -> &'n str {
+        let at = self.names.iter().position(|own| own == name);
+        at.and_then(|at| self.canonical_names.get(at)).map_or(name, String::as_str)
+    }
+
+    /// Returns the first of the names that mean the same as this sub-command.
+    pub(crate) fn canonical_subcommand<'n>(&'n self, name: &'n str) -> &'n str {
+        let resolved = if self.uses_npm_names { npm_commands::resolve(name).unwrap_or(name) } else { name };
+        self.subcommand(name).map_or(resolved, |sub| sub.canonical_name(resolved))
     }
 }
 
@@ -239,6 +295,10 @@ impl OperandRoles {
 mod tests {
     use super::*;
 
+    /// The files in the folder that are other tables.
+    const NOT_MANUALS: [&str; 4] =
+        ["dangers.toml", "environment.toml", "npm-commands.toml", "python-modules.toml"];
+
     #[test]
     fn every_manual_can_be_read_and_gives_its_reason() {
         assert_eq!(load_errors(), &[] as &[String]);
@@ -251,13 +311,133 @@ mod tests {
         }
     }
 
+    /// Parts of a long option that sound like a path or a host.
+    const PLACE_WORDS: [&str; 20] = [
+        "config",
+        "configfile",
+        "dir",
+        "directory",
+        "file",
+        "files",
+        "host",
+        "index",
+        "out",
+        "outdir",
+        "outfile",
+        "output",
+        "path",
+        "paths",
+        "registry",
+        "repo",
+        "report",
+        "repository",
+        "root",
+        "rootdir",
+    ];
+
+    /// Options that sound like a path or a host, and whose value is neither: a format, a mark, a number, a pattern or a mode.
+    const NOT_PLACES: [&str; 44] = [
+        "ag --file-search-regex",
+        "bat --file-name",
+        "biome --files-max-size",
+        "cargo nextest run --failure-output",
+        "cargo nextest run --success-output",
+        "column --output-separator",
+        "column --output-width",
+        "comm --output-delimiter",
+        "ctest --build-config",
+        "cut --output-delimiter",
+        "df --output",
+        "diff --starting-file",
+        "docker compose ps --index",
+        "fd --path-separator",
+        "flake8 --per-file-ignores",
+        "git archive --add-virtual-file",
+        "git commit --untracked-files",
+        "git diff --dirstat-by-file",
+        "git diff --output-indicator-context",
+        "git diff --output-indicator-new",
+        "git diff --output-indicator-old",
+        "git ls-files --exclude-per-directory",
+        "git rev-parse --path-format",
+        "git status --untracked-files",
+        "grep --binary-files",
+        "grep --exclude-dir",
+        "just --output",
+        "kubectl apply --output",
+        "make --output-sync",
+        "renice --output",
+        "rg --path-separator",
+        "rsync --out-format",
+        "ruff --output-format",
+        "ruff --per-file-ignores",
+        "script --output-limit",
+        "stdbuf --output",
+        "strings --output-separator",
+        "strip --output-target",
+        "sudo --host",
+        "systemctl --output",
+        "systemctl status --output",
+        // A reader of its own tells the archive.
+        "tar --file",
+        "tee --output-error",
+        "jest --testPathPattern",
+    ];
+
+    // req: P3
+    #[test]
+    fn no_option_that_sounds_like_a_path_or_a_host_is_plain_text() {
+        fn check(manual: &Manual, label: &str, wrong: &mut Vec<String>) {
+            for opt in manual.options.all().iter().filter(|opt| opt.reason.is_none()) {
+                let (OptionValue::Required(role) | OptionValue::Optional(role)) = opt.value else { continue };
+                if role != WordRole::Text {
+                    continue;
+                }
+                for name in opt.names.iter().filter(|name| name.starts_with("--")) {
+                    let spaced: String = name
+                        .chars()
+                        .flat_map(|c| {
+                            c.is_ascii_uppercase().then_some('-').into_iter().chain([c.to_ascii_lowercase()])
+                        })
+                        .collect();
+                    let sounds = spaced.split(['-', '.']).any(|part| PLACE_WORDS.contains(&part));
+                    let option = format!("{label} {name}");
+                    if sounds && !NOT_PLACES.contains(&option.as_str()) {
+                        wrong.push(option);
+                    }
+                }
+            }
+            for sub in &manual.subcommands {
+                check(sub, &format!("{label} {}", sub.names.first().unwrap()), wrong);
+            }
+        }
+        let mut wrong = Vec::new();
+        for manual in &MANUAL_INDEX.manuals {
+            check(manual, manual.names.first().unwrap(), &mut wrong);
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    // req: P3
+    #[test]
+    fn a_program_with_sub_commands_says_what_another_first_word_is() {
+        for manual in &MANUAL_INDEX.manuals {
+            let takes_operands = manual.operands.between.is_some() || !manual.operands.front.is_empty();
+            let is_unknown = |role: &WordRole| *role == WordRole::Unknown;
+            let all_unknown = manual.operands.front.iter().chain(&manual.operands.between).all(is_unknown);
+            if !manual.subcommands.is_empty() && takes_operands && manual.fallback.is_none() {
+                assert!(all_unknown, "{:?} lists operands that never apply", manual.names);
+            }
+        }
+    }
+
     #[test]
     fn the_list_of_embedded_files_is_complete() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/manuals");
         let mut files: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name.ends_with(".toml") && name != "dangers.toml" && name != "environment.toml")
+            .filter(|name| name.ends_with(".toml") && !NOT_MANUALS.contains(&name.as_str()))
             .collect();
         files.sort();
         let mut embedded: Vec<&str> = embedded::MANUALS.iter().map(|(file, _)| *file).collect();

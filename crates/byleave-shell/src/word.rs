@@ -22,7 +22,15 @@ pub struct UnknownWord {
     pub single_word: bool,
 }
 
+/// The reason of a word that is a pipe to a command: `<(sort a)`.
+pub(crate) const PIPE_REASON: &str = "the value is a pipe to a command";
+
 impl Word {
+    /// Checks for a pipe to a command. The command is analyzed by itself, and reading the pipe has no other effect.
+    pub(crate) fn is_pipe(&self) -> bool {
+        matches!(self, Self::Unknown(word) if word.single_word && word.pieces.is_empty() && word.reason == PIPE_REASON)
+    }
+
     /// Creates a word with exactly this text.
     pub fn literal(text: impl Into<String>) -> Self {
         Self::Literal(text.into())

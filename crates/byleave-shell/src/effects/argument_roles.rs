@@ -17,7 +17,8 @@ impl CommandAnalyzer<'_> {
     /// Adds the effects of one word in one role.
     pub(super) fn apply_role(&mut self, role: WordRole, word: &Word) {
         let Some(text) = word.as_text() else {
-            if role != WordRole::Text {
+            let is_read = role == WordRole::Read && word.is_pipe();
+            if role != WordRole::Text && !is_read {
                 self.add_unknown(unknown_reason(word));
             }
             return;
@@ -41,7 +42,14 @@ impl CommandAnalyzer<'_> {
             }
         }
         match role {
-            WordRole::Text => {}
+            // The suffix is applied to the names that it is added to.
+            WordRole::Text | WordRole::Suffix => {}
+            WordRole::Word => self.add_possible_targets(text),
+            WordRole::Locator => {
+                self.add_possible_targets(text.strip_suffix("/...").unwrap_or(text));
+                self.add_possible_host(text);
+            }
+            WordRole::Define => self.add_definition(text),
             WordRole::Read | WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move => {
                 self.add_path(role, text)
             }
@@ -320,8 +328,17 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// Adds the effects of a path in a role.
+    /// Adds the effects of a path in a role, and those on the files that are made beside it.
     pub(super) fn add_path(&mut self, role: WordRole, text: &str) {
+        self.add_single_path(role, text);
+        if matches!(role, WordRole::Write | WordRole::Edit) {
+            for name in self.suffixed_names(text) {
+                self.add_single_path(WordRole::Write, &name);
+            }
+        }
+    }
+
+    pub(super) fn add_single_path(&mut self, role: WordRole, text: &str) {
         if text.is_empty() || text == "-" || is_not_a_file(text) {
             return;
         }
@@ -342,6 +359,10 @@ impl CommandAnalyzer<'_> {
                 join_lexically(self.env.cwd(), text)
             }
         };
+        self.add_original(role, &path);
+        if let Some(rest) = path.strip_prefix("/proc/") {
+            self.add_process_file(role, rest);
+        }
         self.facts.targets.push(path.clone());
         let is_beneath = self.is_partial(role, text, &path);
         let read = Effect::Read { path: path.clone() };
@@ -360,6 +381,47 @@ impl CommandAnalyzer<'_> {
                 self.add_moved_files(path);
             }
             _ => self.add_path_effect(read, is_beneath),
+        }
+    }
+
+    /// Adds the original of a place that an earlier command of the text has copied, moved or linked.
+    fn add_original(&mut self, role: WordRole, path: &str) {
+        for (from, to) in self.earlier_copies {
+            let Some(rest) = path.strip_prefix(to.as_str()) else { continue };
+            if rest.is_empty() || rest.starts_with('/') {
+                let original = format!("{from}{rest}");
+                if !self.result.effects.contains(&Effect::Read { path: original.clone() }) {
+                    self.add(Effect::Read { path: original.clone() });
+                    if matches!(role, WordRole::Write | WordRole::Edit) {
+                        self.tentatively(|own| own.add(Effect::Write { path: original }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds what a file beneath `/proc/` stands for: the root and the directory of a process lead to every file, and the other files
+    /// of another process show what it does.
+    fn add_process_file(&mut self, role: WordRole, path: &str) {
+        let (process, file) = path.split_once('/').unwrap_or((path, ""));
+        let is_own = matches!(process, "self" | "thread-self");
+        if !is_own && !process.bytes().all(|byte| byte.is_ascii_digit() || b"*?[]-".contains(&byte))
+            || process.is_empty()
+        {
+            return;
+        }
+        let file = match file.strip_prefix("task/").and_then(|rest| rest.split_once('/')) {
+            Some((_, file)) => file,
+            None => file,
+        };
+        match file.split_once('/').unwrap_or((file, "")) {
+            ("root", rest) => self.add_single_path(role, &format!("/{rest}")),
+            ("cwd", rest) if is_own => {
+                let cwd = self.env.cwd().to_owned();
+                self.add_single_path(role, &format!("{cwd}/{rest}"));
+            }
+            _ if is_own => {}
+            _ => self.add_unknown(format!("`/proc/{path}` belongs to another process")),
         }
     }
 
@@ -390,6 +452,8 @@ impl CommandAnalyzer<'_> {
 /// Checks whether a URL is one of the web. Without a scheme it is.
 fn is_web(url: &str) -> bool {
     let scheme = url.trim().split_once("://").map_or("http", |(scheme, _)| scheme);
+    // `sparse+https` and the like are protocols on top of it.
+    let scheme = scheme.rsplit('+').next().unwrap_or(scheme);
     scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
 }
 

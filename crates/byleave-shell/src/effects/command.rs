@@ -8,7 +8,7 @@ use super::{CommandEffects, builtins, special_programs};
 use crate::commands::RedirectionAccess;
 use crate::danger;
 use crate::host;
-use crate::manual::{self, Manual, WordRole};
+use crate::manual::{self, Manual, SubcommandFallback, WordRole};
 use crate::word::Word;
 
 impl CommandAnalyzer<'_> {
@@ -91,6 +91,7 @@ impl CommandAnalyzer<'_> {
         }
         if text.contains('/') {
             self.result.depends_on.extend(found.clone());
+            self.result.runs_project_code = !known;
         }
         // `awk` may be mawk, but rules say `awk`. If the file is a different program, both names are reported.
         self.program = match found {
@@ -103,7 +104,11 @@ impl CommandAnalyzer<'_> {
         self.command_path.push(text.to_owned());
         self.reported_words.push(text.to_owned());
         match manual {
-            Some(manual) => self.follow_manual(manual, words),
+            Some(manual) => {
+                self.canonical_path.push(manual.canonical_name(invoked).to_owned());
+                self.result.runs_project_code = manual.runs_project_code;
+                self.follow_manual(manual, words);
+            }
             None => {
                 self.reported_words.extend(words.iter().map(Word::to_string));
                 self.facts.scan(words);
@@ -147,34 +152,10 @@ impl CommandAnalyzer<'_> {
             self.facts.scan(words);
             return self.add_run();
         }
-        if !manual.subcommands.is_empty() {
-            let parsed = manual.parse_args(words, true);
-            if let Some(first) = parsed.operands.first() {
-                let sub = first.word.as_text().and_then(|name| manual.subcommand(name));
-                if sub.is_none() && (manual.operands.between.is_none() && manual.operands.front.is_empty()) {
-                    self.add_unknown(match first.word.as_text() {
-                        Some(name) => {
-                            format!("there is no manual for `{} {name}`", self.command_path.join(" "))
-                        }
-                        None => format!("the sub-command is {}", unknown_reason(&first.word)),
-                    });
-                    self.reported_words.extend(words.iter().map(Word::to_string));
-                    self.command_path.push(first.word.to_string());
-                    self.facts.scan(words);
-                    self.apply_options(&parsed.options, &parsed.unknown);
-                    let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
-                    self.add_run_with(rest);
-                    return self.guess_roles(rest);
-                }
-                if let Some(sub) = sub {
-                    self.apply_options(&parsed.options, &parsed.unknown);
-                    self.reported_words.extend(parsed.reported_words.iter().map(Word::to_string));
-                    self.command_path.push(first.word.to_string());
-                    self.facts.subcommands.push(first.word.to_string());
-                    let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
-                    return self.follow_manual(sub, rest);
-                }
-            }
+        if (!manual.subcommands.is_empty() || manual.subcommand_of.is_some())
+            && self.follow_subcommand(manual, words)
+        {
+            return;
         }
         if let Some(name) = &manual.special_reader {
             self.reported_words.extend(words.iter().map(Word::to_string));
@@ -183,9 +164,87 @@ impl CommandAnalyzer<'_> {
             return special_programs::analyze_special(self, name, manual, words);
         }
         self.analyze_words(manual, words);
-        if let Some(name) = &manual.extra_reader {
+        for name in manual.extra_reader.iter().flat_map(|names| names.split(' ')) {
             special_programs::analyze_extra(self, name, &manual.parse_args(words, false));
         }
+    }
+
+    /// Analyzes the words from the sub-command on. Returns false if the first operand is an ordinary one.
+    fn follow_subcommand(&mut self, manual: &'static Manual, words: &[Word]) -> bool {
+        if let Some((program, others)) = &manual.subcommand_of {
+            return self.follow_subcommand_of(manual, program, *others, words);
+        }
+        let parsed = manual.parse_args(words, true);
+        let Some(first) = parsed.operands.first() else {
+            let prints = parsed.has(&["--version", "--help"]);
+            let Some(name) = manual.default_subcommand.as_deref().filter(|_| !prints) else { return false };
+            let Some(sub) = manual.subcommand(name) else { return false };
+            // Without a word it does the same as this sub-command.
+            self.canonical_path.push(name.to_owned());
+            self.facts.subcommands.push(name.to_owned());
+            self.apply_options(&parsed.options, &[]);
+            self.follow_manual(sub, words);
+            return true;
+        };
+        let rest = words.get(first.at.saturating_add(1)..).unwrap_or_default();
+        let name = first.word.as_text();
+        if manual.extra_reader.as_deref() == Some("cargo") {
+            special_programs::add_cargo_alias(self, name.unwrap_or_default(), rest);
+        }
+        let Some(sub) = name.and_then(|name| manual.subcommand(name)) else {
+            if manual.fallback == Some(SubcommandFallback::Operands) && name.is_some() {
+                return false;
+            }
+            self.reported_words.extend(words.iter().map(Word::to_string));
+            self.command_path.push(first.word.to_string());
+            self.canonical_path.push(first.word.to_string());
+            self.facts.scan(words);
+            self.apply_options(&parsed.options, &parsed.unknown);
+            self.add_run_with(rest);
+            if let (Some(SubcommandFallback::Script), Some(name)) = (manual.fallback, name) {
+                special_programs::analyze_script_name(self, name, rest);
+                return true;
+            }
+            let path = self.command_path.split_last().map(|(_, path)| path.join(" ")).unwrap_or_default();
+            self.add_unknown(match name {
+                Some(name) => format!("there is no manual for `{path} {name}`"),
+                None => format!("the sub-command is {}", unknown_reason(&first.word)),
+            });
+            self.guess_roles(words.get(first.at..).unwrap_or_default());
+            return true;
+        };
+        self.apply_options(&parsed.options, &parsed.unknown);
+        self.reported_words.extend(parsed.reported_words.iter().map(Word::to_string));
+        self.command_path.push(first.word.to_string());
+        let canonical = name.map_or("", |name| manual.canonical_subcommand(name)).to_owned();
+        self.facts.subcommands.push(canonical.clone());
+        self.canonical_path.push(canonical);
+        self.follow_manual(sub, rest);
+        true
+    }
+
+    /// Analyzes a sub-command that stands behind another one: `cargo hack publish` runs `cargo publish`.
+    fn follow_subcommand_of(
+        &mut self,
+        manual: &'static Manual,
+        program: &str,
+        others: usize,
+        words: &[Word],
+    ) -> bool {
+        let Some(whole) = manual::find(program) else { return false };
+        let parsed = manual.parse_args(words, others == 0);
+        let Some(first) = parsed.operands.get(others) else { return false };
+        self.apply_options(&parsed.options, &parsed.unknown);
+        for operand in parsed.operands.iter().take(others) {
+            self.apply_role(WordRole::Word, &operand.word);
+        }
+        let before = words.get(..first.at).unwrap_or_default();
+        self.reported_words.extend(before.iter().map(Word::to_string));
+        self.canonical_path.truncate(1);
+        self.facts.subcommands.clear();
+        self.command_path.extend(before.iter().filter_map(Word::as_text).map(str::to_owned));
+        let rest = words.get(first.at..).unwrap_or_default();
+        self.follow_subcommand(whole, rest)
     }
 }
 

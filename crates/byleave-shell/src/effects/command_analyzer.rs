@@ -33,6 +33,14 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) all_partial: bool,
     /// Whether the command sends something to each host that it reaches, or may do so.
     pub(super) sends: bool,
+    /// Whether nothing proves the effects that are being added.
+    pub(super) all_tentative: bool,
+    /// The places that earlier commands of the text have copied, moved or linked: from where to where.
+    pub(super) earlier_copies: &'a [(String, String)],
+    /// The suffixes of the files that are made beside each written file.
+    pub(super) suffixes: Vec<String>,
+    /// The program and its sub-commands under their first names.
+    pub(super) canonical_path: Vec<String>,
 }
 
 impl<'a> CommandAnalyzer<'a> {
@@ -50,6 +58,10 @@ impl<'a> CommandAnalyzer<'a> {
             changes_itself: false,
             all_partial: command.is_template,
             sends: false,
+            all_tentative: command.is_tentative,
+            earlier_copies: &[],
+            suffixes: Vec::new(),
+            canonical_path: Vec::new(),
         }
     }
 
@@ -69,9 +81,28 @@ impl<'a> CommandAnalyzer<'a> {
     }
 
     pub(super) fn add(&mut self, effect: Effect) {
-        if !self.result.effects.contains(&effect) {
+        let is_tentative = self.all_tentative;
+        let known = self.result.effects.contains(&effect);
+        match effect {
+            // The allow of the program outside covers code of the project, which is not analyzed either.
+            Effect::Unknown { .. } if is_tentative => return,
+            Effect::Run { .. } | Effect::Write { .. } | Effect::Delete { .. } if is_tentative => {
+                if !known {
+                    self.result.tentative_effects.push(effect.clone());
+                }
+            }
+            _ => self.result.tentative_effects.retain(|own| *own != effect),
+        }
+        if !known {
             self.result.effects.push(effect);
         }
+    }
+
+    /// Adds effects that nothing proves.
+    pub(super) fn tentatively(&mut self, add: impl FnOnce(&mut Self)) {
+        let before = std::mem::replace(&mut self.all_tentative, true);
+        add(self);
+        self.all_tentative = before;
     }
 
     pub(super) fn add_unknown(&mut self, why: impl Into<String>) {
@@ -80,7 +111,16 @@ impl<'a> CommandAnalyzer<'a> {
 
     /// Adds the effects of an assignment. If it is not exported, it only sets a shell variable.
     pub(super) fn add_assignment(&mut self, name: &str, value: &Word, exported: bool) {
-        match env_var_rules::env_var_risk(name) {
+        let risk = match value.as_text() {
+            Some(value) => env_var_rules::env_var_risk_of_value(name, value),
+            None => env_var_rules::env_var_risk(name),
+        };
+        match risk {
+            EnvVarRisk::NamesPaths => {
+                for path in value.as_text().unwrap_or_default().split(':') {
+                    self.add_path(WordRole::Read, path);
+                }
+            }
             EnvVarRisk::ChangesExecution(why) => self.add_unknown(format!("`{name}` is set: {why}")),
             EnvVarRisk::Harmless if exported && value.as_text().is_none() => {
                 self.add_unknown(format!("`{name}` is set to {}", unknown_reason(value)));
@@ -99,6 +139,7 @@ impl<'a> CommandAnalyzer<'a> {
             self.facts.operands.extend(parsed.operands.iter().map(|operand| operand.word.to_string()));
         }
         self.apply_options(&parsed.options, &parsed.unknown);
+        self.set_suffixes(&parsed);
         for (role, word) in &parsed.second_words {
             self.apply_role(*role, word);
         }
@@ -107,7 +148,7 @@ impl<'a> CommandAnalyzer<'a> {
         let skipped = given(|opt| opt.gives_first_operand).min(1);
         // If two options set the role of the operands, the one with the stronger effect applies.
         let weight = |role: &WordRole| match role {
-            WordRole::Text => 0,
+            WordRole::Text | WordRole::Word => 0,
             WordRole::Read => 1,
             _ => 2,
         };
@@ -126,6 +167,7 @@ impl<'a> CommandAnalyzer<'a> {
             let word = &operand.word;
             if let Word::Unknown(riddle) = word
                 && !(riddle.single_word && operand.certain)
+                && !(role == Some(WordRole::Read) && word.is_pipe())
             {
                 self.add_unknown(format!(
                     "{}, so it could be options or several arguments",
@@ -140,7 +182,7 @@ impl<'a> CommandAnalyzer<'a> {
                 }
                 Some(WordRole::Shell) => shell.push(word),
                 Some(role) => {
-                    if role != WordRole::Text {
+                    if !matches!(role, WordRole::Text | WordRole::Word) {
                         files = files.saturating_add(1);
                     }
                     self.apply_role(role, word);
@@ -287,15 +329,20 @@ impl<'a> CommandAnalyzer<'a> {
 
     /// Adds a command that this one runs.
     pub(super) fn add_nested_command(&mut self, words: Vec<Word>) {
-        self.push_nested_command(words, self.command.is_template);
+        self.push_nested_command(words, self.command.is_template, self.all_tentative);
     }
 
     /// Adds a command that this one runs, with paths that represent the files that it finds below them.
     pub(super) fn add_nested_template(&mut self, words: Vec<Word>) {
-        self.push_nested_command(words, true);
+        self.push_nested_command(words, true, self.all_tentative);
     }
 
-    fn push_nested_command(&mut self, words: Vec<Word>, is_filled: bool) {
+    /// Adds a command that this one may run. Rules against it apply, and the allow of this one covers it.
+    pub(super) fn add_tentative_command(&mut self, words: Vec<Word>) {
+        self.push_nested_command(words, self.command.is_template, true);
+    }
+
+    fn push_nested_command(&mut self, words: Vec<Word>, is_filled: bool, is_tentative: bool) {
         if words.is_empty() {
             return;
         }
@@ -311,6 +358,7 @@ impl<'a> CommandAnalyzer<'a> {
             enclosing: within,
             is_function: false,
             is_template: is_filled,
+            is_tentative,
         }));
     }
 
@@ -363,6 +411,7 @@ impl<'a> CommandAnalyzer<'a> {
                 names.push(name.clone());
             }
         }
+        self.add_canonical_run(&names);
         let is_plain = self.reported_words.starts_with(&self.command_path);
         if is_plain && names.is_empty() {
             return;
@@ -383,6 +432,29 @@ impl<'a> CommandAnalyzer<'a> {
             self.command_path.iter().chain(&names).cloned().chain(operands).collect()
         };
         self.add(Effect::Run { program, argv });
+    }
+}
+
+impl CommandAnalyzer<'_> {
+    /// Adds the run under the first names of the program and its sub-commands, if the words use others. Rules against the program see
+    /// it so. An allow of the words as they are is enough.
+    fn add_canonical_run(&mut self, names: &[String]) {
+        let invoked: Vec<String> = self.command_path.iter().map(|name| file_name(name).to_owned()).collect();
+        if self.canonical_path.is_empty() || self.canonical_path == invoked {
+            return;
+        }
+        let mut path = self.command_path.iter().peekable();
+        let mut tail: Vec<String> = Vec::new();
+        for word in &self.reported_words {
+            if path.peek() == Some(&word) {
+                path.next();
+            } else {
+                tail.push(word.clone());
+            }
+        }
+        let argv = self.canonical_path.iter().chain(names).cloned().chain(tail).collect();
+        let program = self.program.clone();
+        self.tentatively(|own| own.add(Effect::Run { program, argv }));
     }
 }
 

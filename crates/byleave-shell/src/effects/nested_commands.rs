@@ -8,13 +8,16 @@ use std::collections::HashSet;
 use byleave_core::effect::Effect;
 
 use super::command_analyzer::possible_effects;
-use super::{CommandEffects, NestedCommand, Script, analyze_command};
+use super::{CommandEffects, NestedCommand, Script, analyze_command_after};
 use crate::commands::{ParsedCommands, SimpleCommand};
 use crate::danger::{self, DangerRule};
 use crate::shell_env::ShellEnv;
 
 /// The maximum nesting of commands. Deeper ones are reported as far as their words tell, and as unknown.
 const DEPTH_MAX: usize = 40;
+
+/// The maximum number of copied places that later commands are held against. Beyond it, the others are reported as unknown.
+const COPIES_MAX: usize = 100;
 
 /// The maximum number of commands in one analysis. Further ones are reported in the same way.
 const COMMANDS_MAX: usize = 4_000;
@@ -99,7 +102,8 @@ pub(crate) fn analyze_observed(
         };
         match (inner, from, limit) {
             (NestedCommand::Words(command), from, limit) => {
-                let account = analyze_command(&command, scene);
+                let mut account = analyze_command_after(&command, scene, &whole.copies);
+                whole.follow_sequence(&command, &mut account);
                 let number = watcher.on_command(from, &command, &account, limit);
                 whole.add(account, depth, number, limit);
             }
@@ -133,7 +137,29 @@ struct EffectsBuilder {
     result: CommandEffects,
     seen: HashSet<Effect>,
     pending: Vec<PendingAnalysis>,
+    /// The places that the commands so far have copied, moved or linked.
+    copies: Vec<(String, String)>,
+    /// How far the commands so far have come in downloading a file.
+    download: DownloadStage,
 }
+
+/// How far the commands of a text have come in downloading a file.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum DownloadStage {
+    /// Nothing was fetched.
+    #[default]
+    None,
+    /// A program has fetched something.
+    Fetched,
+    /// It may have been written into a file.
+    Written,
+}
+
+/// The programs that fetch files. A package manager fetches packages, which its own manual is about.
+const DOWNLOADERS: [&str; 14] = [
+    "curl", "wget", "aria2c", "axel", "scp", "sftp", "rsync", "git", "gh", "glab", "lynx", "w3m", "http",
+    "xh",
+];
 
 /// A nested command that is still to be analyzed.
 struct PendingAnalysis {
@@ -143,8 +169,43 @@ struct PendingAnalysis {
 }
 
 impl EffectsBuilder {
+    /// Follows what a command does with the files of those before it: a place may be a copy, and code may have been downloaded.
+    fn follow_sequence(&mut self, command: &SimpleCommand, account: &mut CommandEffects) {
+        self.copies.append(&mut account.copies);
+        if self.copies.len() > COPIES_MAX {
+            account
+                .effects
+                .push(Effect::Unknown { reason: "too many places are copied or linked to follow".into() });
+            self.copies.truncate(COPIES_MAX);
+        }
+        if account.runs_project_code && self.download == DownloadStage::Written {
+            let reason = "it runs code after a download, which may have changed that code".to_owned();
+            account.effects.push(Effect::Unknown { reason });
+        }
+        let name = command.words.first().and_then(|word| word.as_text()).unwrap_or_default();
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let fetches = DOWNLOADERS.contains(&name)
+            && account.effects.iter().any(|effect| matches!(effect, Effect::Reach { .. }));
+        if fetches {
+            self.download = self.download.max(DownloadStage::Fetched);
+        }
+        let is_tentative = |effect: &Effect| account.tentative_effects.contains(effect);
+        let writes = |effect: &Effect| matches!(effect, Effect::Write { .. }) && !is_tentative(effect);
+        if self.download == DownloadStage::Fetched && account.effects.iter().any(writes) {
+            self.download = DownloadStage::Written;
+        }
+    }
+
     fn add_effect(&mut self, effect: Effect) {
+        self.result.tentative_effects.retain(|known| *known != effect);
         if self.seen.insert(effect.clone()) {
+            self.result.effects.push(effect);
+        }
+    }
+
+    fn add_tentative_effect(&mut self, effect: Effect) {
+        if self.seen.insert(effect.clone()) {
+            self.result.tentative_effects.push(effect.clone());
             self.result.effects.push(effect);
         }
     }
@@ -157,7 +218,12 @@ impl EffectsBuilder {
 
     /// Adds the effects of one command. At a limit, its nested commands are not parsed, but reported as far as their words tell.
     fn add(&mut self, account: CommandEffects, depth: usize, number: usize, limit: Option<&str>) {
-        account.effects.into_iter().for_each(|effect| self.add_effect(effect));
+        for effect in account.effects {
+            match account.tentative_effects.contains(&effect) {
+                true => self.add_tentative_effect(effect),
+                false => self.add_effect(effect),
+            }
+        }
         for effect in account.partial_effects {
             if !self.result.partial_effects.contains(&effect) {
                 self.result.partial_effects.push(effect);

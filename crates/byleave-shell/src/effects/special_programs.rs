@@ -6,15 +6,20 @@ use super::command_analyzer::CommandAnalyzer;
 use crate::manual::Manual;
 use crate::word::Word;
 
+mod cargo;
 mod extra;
 mod files;
 mod git;
 mod launchers;
 mod remote;
+mod runners;
+mod search;
 mod shells;
 
+pub(super) use cargo::add_cargo_alias;
 pub(super) use extra::analyze_extra;
 pub(super) use git::add_git_directory;
+pub(super) use runners::analyze_script_name;
 
 /// Analyzes a program with the reader of this name.
 pub(super) fn analyze_special(
@@ -93,6 +98,7 @@ mod tests {
                 "--remote-name -O --remote-name-all",
                 "--url",
                 "--write-out -w",
+                "--proto-default --proto-redir",
                 "--netrc -n --netrc-optional",
                 "--upload-file -T",
                 "--request -X",
@@ -105,7 +111,17 @@ mod tests {
         ),
         ("wget", &["--directory-prefix -P"]),
         ("unzip", &["-l -v -t -Z -z -p -1 -c", "-d"]),
-        ("gunzip", &["--stdout -c --to-stdout"]),
+        ("gunzip", &["--stdout -c --to-stdout", "--decompress -d --uncompress", "--list -l", "--test -t"]),
+        ("grep", &["-R --dereference-recursive", "--include"]),
+        ("rg", &["-L --follow", "-g --glob", "--iglob"]),
+        (
+            "kill",
+            &[
+                "-l -L -f -x -9 -15 -0 -1 -2 -KILL -TERM -HUP -INT -STOP -CONT -USR1 -USR2 --list --full --exact",
+                "-s -n -u -P --signal",
+            ],
+        ),
+        ("csplit", &["--prefix -f", "--suffix-format -b"]),
         ("python3", &["-m", "--version -V -VV -h --help"]),
         ("node", &["--version -v -h --help --test"]),
         ("kubectl get", &["--output -o", "--template"]),

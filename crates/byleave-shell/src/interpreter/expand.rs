@@ -7,7 +7,7 @@ use super::glob::{self, GlobChar};
 use super::state::{ShellDirectory, ShellState};
 use crate::syntax::is_name;
 use crate::syntax::tree::{RawWord, WordPart};
-use crate::word::{UnknownWord, Word};
+use crate::word::{PIPE_REASON, UnknownWord, Word};
 
 /// One resulting word, and whether it may actually be several.
 pub(super) struct ExpandedField {
@@ -145,10 +145,7 @@ impl ScriptReader<'_> {
                 WordPart::Process(list) => {
                     state.files_unchanged = false;
                     self.read_subshell("process substitution", list, state);
-                    atoms.push(WordAtom::UnknownValue {
-                        why: "the value is a pipe to a command".to_owned(),
-                        splits: false,
-                    });
+                    atoms.push(WordAtom::UnknownValue { why: PIPE_REASON.to_owned(), splits: false });
                 }
                 WordPart::Arithmetic(inner) => {
                     self.arithmetic(inner, state);

@@ -44,6 +44,7 @@ impl ScriptReader<'_> {
                         enclosing: vec!["unread"],
                         is_function: false,
                         is_template: false,
+                        is_tentative: false,
                     });
                 }
             }

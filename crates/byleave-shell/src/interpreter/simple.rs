@@ -77,6 +77,7 @@ impl ScriptReader<'_> {
             enclosing: self.trail.kinds(),
             is_function,
             is_template: false,
+            is_tentative: false,
         });
         if operands.is_empty() {
             return ExitStates::unconditional(state);

@@ -277,6 +277,7 @@ impl ScriptReader<'_> {
                 enclosing: self.trail.kinds(),
                 is_function: false,
                 is_template: false,
+                is_tentative: false,
             });
         }
         let flow = self.compound(node, state);

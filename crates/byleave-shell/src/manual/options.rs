@@ -120,6 +120,11 @@ impl OptionTable {
         Ok(options)
     }
 
+    #[cfg(test)]
+    pub(super) fn all(&self) -> &[OptionSpec] {
+        &self.list
+    }
+
     /// Returns the option of exactly this name.
     pub(crate) fn get(&self, name: &str) -> Option<&OptionSpec> {
         self.index.get(name).and_then(|at| self.list.get(*at))

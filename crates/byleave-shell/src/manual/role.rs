@@ -5,6 +5,14 @@
 pub(crate) enum WordRole {
     /// Text that has no effect: text, a number, a pattern, a name.
     Text,
+    /// A word that may name a path or a host, if it looks like one. Rules against that path or host apply.
+    Word,
+    /// The same, or a host and a path without a scheme: `example.org/module`.
+    Locator,
+    /// The suffix of the files that it makes beside those that it writes.
+    Suffix,
+    /// A setting `NAME=value` of a build: a plain value has no effect.
+    Define,
     /// A file or directory that it reads.
     Read,
     /// A file that it creates or changes.
@@ -68,6 +76,10 @@ impl WordRole {
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "text" | "number" | "pattern" => Self::Text,
+            "word" => Self::Word,
+            "locator" => Self::Locator,
+            "suffix" => Self::Suffix,
+            "define" => Self::Define,
             "read" | "directory" => Self::Read,
             "write" => Self::Write,
             "edit" => Self::Edit,

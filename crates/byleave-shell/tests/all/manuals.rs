@@ -29,6 +29,8 @@ impl ShellEnv for Fixture {
             "missing" | "." | ":" | "gradlew" | "build.sh" => None,
             name => match name.rsplit_once('/') {
                 Some(("/usr/bin" | "/bin", base)) => Some(format!("/usr/bin/{base}")),
+                Some(("/ws/node_modules/.bin", "vitest" | "tsc" | "eslint")) => Some(name.to_owned()),
+                Some((directory, _)) if directory.ends_with("/node_modules/.bin") => None,
                 Some(_) => self.resolve("/ws", name),
                 None => Some(format!("/usr/bin/{name}")),
             },

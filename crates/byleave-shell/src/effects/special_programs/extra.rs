@@ -4,15 +4,13 @@
 
 use super::super::command_analyzer::{CommandAnalyzer, file_name};
 use super::files::add_unpacked_member;
+use super::{runners, search};
 use crate::commands::WorkingDir;
 use crate::manual::{ParsedOptions, WordRole};
 use crate::word::Word;
 
-/// Python modules that run code from their words or their input, or that install other code.
-const CODE_RUNNING_MODULES: [&str; 9] =
-    ["timeit", "code", "asyncio", "pdb", "pip", "pipx", "ensurepip", "IPython", "idlelib"];
 /// The suffixes of compressed files, and the suffixes that replace them after decompression.
-const PACKED_SUFFIXES: [(&str, &str); 10] = [
+const PACKED_SUFFIXES: [(&str, &str); 14] = [
     (".gz", ""),
     (".bz2", ""),
     (".xz", ""),
@@ -21,6 +19,10 @@ const PACKED_SUFFIXES: [(&str, &str); 10] = [
     (".lzma", ""),
     (".Z", ""),
     (".z", ""),
+    ("-gz", ""),
+    ("-z", ""),
+    ("_z", ""),
+    (".zip", ""),
     (".tgz", ".tar"),
     (".txz", ".tar"),
 ];
@@ -40,6 +42,18 @@ pub(in super::super) fn analyze_extra(
         "interpreter" => interpreter(teller, parsed),
         "input" => input(teller, parsed),
         "package" => package(teller, parsed),
+        "npx" => runners::npx(teller, parsed),
+        "dlx" => runners::dlx(teller, parsed),
+        "uvx" => runners::uvx(teller, parsed),
+        "exec" => runners::exec(teller, parsed),
+        "packed" => packed(teller, parsed),
+        "archive" => archive(teller, parsed),
+        "csplit" => csplit(teller, parsed),
+        "goals" => goals(teller, parsed),
+        "search" => search::search(teller, parsed),
+        "yq" => yq(teller, parsed),
+        "kill" => kill(teller, parsed),
+        "cargo" => {}
         "module" => module(teller, parsed),
         "forge" => forge(teller, parsed),
         "clone" => clone(teller, parsed),
@@ -67,6 +81,8 @@ fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     for source in sources {
         let bare = source.trim_end_matches('/');
         let name = file_name(bare);
+        teller.note_copy(source, target);
+        teller.note_copy(source, &format!("{target}/{name}"));
         if whole || matches!(name, "." | ".." | "") {
             add_copied_contents(teller, source, target);
             continue;
@@ -96,6 +112,16 @@ fn add_copied_contents(teller: &mut CommandAnalyzer<'_>, source: &str, target: &
 }
 
 impl CommandAnalyzer<'_> {
+    /// Notes that a place leads to another one for the later commands of the text.
+    fn note_copy(&mut self, from: &str, to: &str) {
+        let WorkingDir::At(place) = &self.working_dir else { return };
+        if let (Some(from), Some(to)) = (self.env.resolve(place, from), self.env.resolve(place, to))
+            && from != to
+        {
+            self.result.copies.push((from, to));
+        }
+    }
+
     /// Adds a write of this name below a directory, if the path is or may be one.
     fn add_written_file(&mut self, directory: &str, name: &str) {
         let is_directory = match &self.working_dir {
@@ -158,7 +184,13 @@ fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
             add_downloaded_file(teller, url, folder.unwrap_or("."));
         }
     }
-    if parsed.values(&["--write-out"]).iter().any(|text| text.contains("%output")) {
+    for url in operands(parsed).into_iter().chain(parsed.values(&["--url"])) {
+        // With `--proto-default file`, a URL without a scheme is a path behind a host.
+        if let Some((_, path)) = url.split_once('/').filter(|_| parsed.has(&["--proto-default"])) {
+            teller.add_path(WordRole::Read, &format!("/{}", path.trim_start_matches('/')));
+        }
+    }
+    if parsed.values(&["--write-out"]).iter().any(|text| text.contains("%output") || text.starts_with('@')) {
         teller.add_unknown("`curl --write-out`: the text names files that are written");
     }
     if let Some(home) = teller.env.home().filter(|_| parsed.has(&["--netrc"])).map(str::to_owned) {
@@ -213,17 +245,70 @@ fn unzip(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// Adds the written files: decompression removes a suffix, and compression adds one.
-fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    if parsed.has(&["--stdout"]) {
-        return;
+/// Adds the files that are read in place of a missing one: each name with an ending of packed files.
+fn packed(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    for file in operands(parsed) {
+        for (end, _) in PACKED_SUFFIXES {
+            teller.add_path(WordRole::Read, &format!("{file}{end}"));
+        }
     }
+}
+
+/// Adds the archive under the ending that is added to its name.
+fn archive(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let role = if teller.facts.program == "zip" { WordRole::Edit } else { WordRole::Read };
+    if let Some(file) = operands(parsed).first() {
+        for end in [".zip", ".ZIP"] {
+            teller.add_path(role, &format!("{file}{end}"));
+        }
+    }
+}
+
+/// Adds the files that `csplit` writes: a prefix and a number in a format.
+fn csplit(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let prefix = parsed.values(&["--prefix"]).last().copied().unwrap_or("xx");
+    let format = parsed.values(&["--suffix-format"]).last().copied().unwrap_or("%02d");
+    let number = format.find('%').and_then(|at| {
+        let rest = format.get(at..)?;
+        let end = rest.find(|letter: char| letter.is_ascii_alphabetic())?;
+        Some((format.get(..at)?, rest.get(end.saturating_add(1)..)?))
+    });
+    match number {
+        Some((before, behind)) if !behind.contains('%') => {
+            for digits in ["0", "00"] {
+                teller.add_path(WordRole::Write, &format!("{prefix}{before}{digits}{behind}"));
+            }
+            if behind.is_empty() && !(prefix == "xx" && before.is_empty()) {
+                teller.add_unknown(format!(
+                    "the names of the files that begin with `{prefix}{before}` are not known"
+                ));
+            }
+        }
+        _ => teller.add_unknown(format!("`{format}`: the names of the written files are not known")),
+    }
+}
+
+/// Adds the files of packing and unpacking: unpacking removes a suffix, and packing adds one. Where a file is missing, the one with a suffix
+/// is unpacked.
+fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let unpacks = parsed.has(&["--decompress", "--list", "--test"])
+        || teller.facts.program.starts_with("un")
+        || matches!(teller.facts.program.as_str(), "gunzip" | "bunzip2");
+    let prints = parsed.has(&["--stdout"]);
+    let role = if prints { WordRole::Read } else { WordRole::Edit };
     for file in operands(parsed) {
         let mut packed = false;
         for (end, other) in PACKED_SUFFIXES {
             if let Some(stem) = file.strip_suffix(end) {
                 packed = true;
-                teller.add_path(WordRole::Write, &format!("{stem}{other}"));
+                if !prints {
+                    teller.add_path(WordRole::Write, &format!("{stem}{other}"));
+                }
+            }
+        }
+        if unpacks && !packed {
+            for (end, _) in PACKED_SUFFIXES {
+                teller.add_path(role, &format!("{file}{end}"));
             }
         }
         let program = teller.facts.program.clone();
@@ -236,32 +321,59 @@ fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
             "gzip" | "pigz" => ".gz",
             _ => continue,
         };
-        if !packed {
+        if !packed && !prints && !unpacks {
             teller.add_path(WordRole::Write, &format!("{file}{end}"));
         }
+    }
+}
+
+/// Adds the parts of a goal or script name with colons, so that dangers see them: `:app:publish`, `app:deploy`. Maven takes
+/// `group:artifact:version:goal` for a plugin that it may download.
+fn goals(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    for name in operands(parsed).into_iter().filter(|name| name.contains(':')) {
+        teller.facts.operands.extend(name.split(':').filter(|part| !part.is_empty()).map(str::to_owned));
+        let is_maven = matches!(teller.facts.program.as_str(), "mvn" | "mvnd" | "mvnw");
+        if is_maven && name.matches(':').count() > 1 {
+            teller.add_unknown(format!("the plugin `{name}` may be downloaded and run"));
+        }
+    }
+}
+
+/// Checks for functions of a yq program that load files or the environment.
+fn yq(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let Some(program) = operands(parsed).first().copied() else { return };
+    let mut words = program.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let loads =
+        |word: &str| word.starts_with("load") || matches!(word, "env" | "strenv" | "envsubst" | "eval");
+    if words.any(loads) {
+        teller.add_unknown("the program of `yq` loads files or the environment");
+        for path in program.split('"').skip(1).step_by(2) {
+            teller.add_path(WordRole::Read, path);
+        }
+    }
+}
+
+/// Checks for process groups: a negative number after the signal.
+fn kill(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let signals = parsed.word_values(&["-9"]).count().saturating_add(parsed.word_values(&["-s"]).count());
+    let is_negative = |word: &Word| word.as_text().is_some_and(|text| text.starts_with('-'));
+    if signals > 1 || parsed.operands.iter().any(|operand| is_negative(&operand.word)) {
+        teller.add_unknown("a negative number means several processes, or all");
     }
 }
 
 /// Checks for code from the input: an interpreter without a file runs its input.
 fn interpreter(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     if parsed.has(&["-m"]) {
-        modules(teller, parsed);
+        runners::modules(teller, parsed);
     } else if parsed.operands.is_empty() && !parsed.has(&["--version"]) {
         teller.add_unknown(format!("`{}` runs code from its input", teller.facts.program));
     }
 }
 
-fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    for module in parsed.values(&["-m"]) {
-        if CODE_RUNNING_MODULES.contains(&module.split('.').next().unwrap_or(module)) {
-            teller.add_unknown(format!("module `{module}` runs code that is not analyzed"));
-        }
-    }
-}
-
 /// Checks whether code comes from the input or a URL in place of a script of the project.
 fn input(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    modules(teller, parsed);
+    runners::modules(teller, parsed);
     if let Some(name) = operands(parsed).first().filter(|name| **name == "-" || name.contains("://")) {
         teller.add_unknown(format!("`{name}` runs code from elsewhere"));
     }

@@ -1,6 +1,7 @@
 //! Readers for file programs whose words have an order or a form of their own.
 
 use super::super::command_analyzer::{CommandAnalyzer, unknown_reason};
+use crate::env_var_rules::{self, EnvVarRisk};
 use crate::manual::{Manual, WordRole};
 use crate::word::{UnknownWord, Word};
 
@@ -132,8 +133,18 @@ pub(super) fn make(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wo
         .iter()
         .cloned()
         .partition(|word| word.as_text().is_some_and(|text| !text.starts_with('-') && text.contains('=')));
-    for value in values.iter().filter_map(Word::as_text) {
-        teller.add_unknown(format!("`make`: `{value}` changes what the makefile runs"));
+    for text in values.iter().filter_map(Word::as_text) {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        // A number is not a program.
+        let is_harmless = match env_var_rules::env_var_risk_of_value(name, value) {
+            EnvVarRisk::ChangesExecution(_) => false,
+            EnvVarRisk::Harmless => true,
+            _ => env_var_rules::is_switch(value),
+        };
+        if !is_harmless {
+            teller.add_unknown(format!("`make`: `{text}` changes what the makefile runs"));
+            teller.guess_roles(&[Word::literal(value)]);
+        }
     }
     teller.analyze_words(manual, &rest);
 }
