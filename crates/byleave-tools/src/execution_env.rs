@@ -32,7 +32,7 @@ const NEEDED: [Guarantee; 8] = [
 
 /// Settings that turn off what programs do without being asked. `git status` would rewrite the index. npm would look for a new version each
 /// time, because it finds its home empty. Otherwise these effects would have to be distinguished from the real ones.
-const UNPROMPTED: [(&str, &str); 7] = [
+const UNPROMPTED: [(&str, &str); 8] = [
     ("GIT_OPTIONAL_LOCKS", "0"),
     // Otherwise git leaves a process behind that cleans up the repository.
     ("GIT_CONFIG_COUNT", "2"),
@@ -41,6 +41,8 @@ const UNPROMPTED: [(&str, &str); 7] = [
     ("GIT_CONFIG_KEY_1", "maintenance.auto"),
     ("GIT_CONFIG_VALUE_1", "false"),
     ("npm_config_update_notifier", "false"),
+    // Without a terminal, `npx NAME` would download a package that is not installed.
+    ("npm_config_yes", "false"),
 ];
 
 /// The environment in which commands run.
