@@ -9,6 +9,7 @@ mod environment;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use byleave_core::call::Mode;
 use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::effect::Plan;
 use byleave_core::id::{AgentId, InvalidNameError, SessionId, TenantId};
@@ -66,6 +67,8 @@ pub struct CaseDefaults {
     pub home: Option<String>,
     /// Whether the built-in rules apply.
     pub built_in: bool,
+    /// How much is asked.
+    pub mode: Mode,
 }
 
 /// The result of a case.
@@ -140,7 +143,7 @@ fn try_evaluate(case: &Case, setting: &CaseDefaults) -> Result<CaseVerdict, Case
         .check(&case.input, &JsonLimits::ARGUMENTS)
         .map_err(CaseError::Arguments)?;
     let plan = plan_case(&manifest, &case.input, cwd, home)?;
-    let ruling = evaluate_policy(&policy, &manifest, &plan)?;
+    let ruling = evaluate_policy(&policy, &manifest, &plan, setting.mode)?;
     let mut said = to_case_verdict(&ruling, case.default.unwrap_or(Verdict::Ask));
     for number in left_out {
         said.reason.push_str(&format!(
@@ -242,9 +245,15 @@ fn plan_case(manifest: &Manifest, input: &Value, cwd: &str, home: Option<&str>) 
     )?)
 }
 
-fn evaluate_policy(policy: &Policy, manifest: &Manifest, plan: &Plan) -> Result<PolicyDecision, CaseError> {
+fn evaluate_policy(
+    policy: &Policy,
+    manifest: &Manifest,
+    plan: &Plan,
+    mode: Mode,
+) -> Result<PolicyDecision, CaseError> {
     let (session, agent) = case_caller()?;
-    Ok(policy.evaluate(&PolicyRequest::new(manifest, plan, &session, &agent)))
+    let request = PolicyRequest { mode, ..PolicyRequest::new(manifest, plan, &session, &agent) };
+    Ok(policy.evaluate(&request))
 }
 
 fn case_caller() -> Result<(SessionId, AgentId), InvalidNameError> {
@@ -253,10 +262,11 @@ fn case_caller() -> Result<(SessionId, AgentId), InvalidNameError> {
 
 /// Returns the verdict with its reasons. Effects that no rule matches get the default verdict of the case.
 fn to_case_verdict(ruling: &PolicyDecision, default: Verdict) -> CaseVerdict {
-    let says = |reason: &DecisionReason| match reason.cause.is_some_and(AskCause::is_no_rule) {
-        true => default,
-        false => reason.verdict,
+    // A mode may already have answered the ask.
+    let is_default = |reason: &DecisionReason| {
+        reason.verdict == Verdict::Ask && reason.cause.is_some_and(AskCause::is_no_rule)
     };
+    let says = |reason: &DecisionReason| if is_default(reason) { default } else { reason.verdict };
     let verdict = ruling.reasons.iter().map(says).max().unwrap_or(Verdict::Deny);
     let reasons = ruling.reasons.iter().filter(|reason| says(reason) == verdict);
     let mut because: Vec<String> = Vec::new();

@@ -67,8 +67,14 @@ pub(crate) async fn run(
                 CliError::new("a batch is evaluated with the built-in rules and the rules of each case");
             return Err(both.hint("omit `--policy`; `--only` excludes the built-in rules").into());
         }
-        let setting =
-            CaseDefaults { cwd: options.cwd.clone(), home: options.home.clone(), built_in: !typed.only };
+        // The settings of this machine do not apply to cases, so that they mean the same everywhere.
+        let mode = typed.mode.map(|_| options.settings.clone().with_mode(typed.mode).mode());
+        let setting = CaseDefaults {
+            cwd: options.cwd.clone(),
+            home: options.home.clone(),
+            built_in: !typed.only,
+            mode: mode.unwrap_or_default(),
+        };
         batch::run(&mut std::io::stdin().lock(), &setting, screen)?;
         return Ok(ExitStatus::Completed);
     }

@@ -146,6 +146,20 @@ fn anyone_can_score_us_with_a_corpus() {
     assert_eq!(verdicts(&alone), ["allow"], "without the built-in rules");
 }
 
+// req: P3, P4
+#[test]
+fn a_batch_is_judged_in_the_mode_that_was_named() {
+    let lines = [
+        json!({"id": 1, "tool": "bash", "input": {"command": "make"}, "cwd": "/ws"}),
+        json!({"id": 2, "tool": "bash", "input": {"command": "cat .env"}, "cwd": "/ws"}),
+        json!({"id": 3, "tool": "bash", "input": {"command": "ls"}, "cwd": "/ws"}),
+    ];
+    assert_eq!(verdicts(&batch(&lines, &[])), ["ask", "deny", "allow"]);
+    assert_eq!(verdicts(&batch(&lines, &["--mode", "yolo"])), ["allow", "deny", "allow"]);
+    assert_eq!(verdicts(&batch(&lines, &["--mode", "confirm-all"])), ["ask", "deny", "ask"]);
+    assert_eq!(verdicts(&batch(&lines, &["--mode", "read-only"])), ["deny", "deny", "allow"]);
+}
+
 // req: P4
 #[test]
 fn a_bad_line_is_denied_and_never_passed_over() {
