@@ -42,6 +42,7 @@ pub(in super::super) fn analyze_extra(
         "interpreter" => interpreter(teller, parsed),
         "input" => input(teller, parsed),
         "package" => package(teller, parsed),
+        "script" => runners::script(teller, parsed),
         "npx" => runners::npx(teller, parsed),
         "dlx" => runners::dlx(teller, parsed),
         "uvx" => runners::uvx(teller, parsed),

@@ -15,6 +15,22 @@ use crate::word::Word;
 /// The endings of files that `bun` and `deno` run.
 const CODE_ENDINGS: [&str; 9] = [".js", ".ts", ".mjs", ".cjs", ".mts", ".cts", ".jsx", ".tsx", ".wasm"];
 
+/// The names of scripts that are the same in most projects.
+const USUAL_SCRIPTS: [&str; 12] = [
+    "test",
+    "start",
+    "build",
+    "lint",
+    "format",
+    "typecheck",
+    "dev",
+    "check",
+    "clean",
+    "coverage",
+    "watch",
+    "e2e",
+];
+
 /// The registries that packages are fetched from.
 const NPM_REGISTRY: &str = "https://registry.npmjs.org";
 const PYTHON_REGISTRY: &str = "https://pypi.org";
@@ -38,6 +54,14 @@ pub(in super::super) fn analyze_script_name(teller: &mut CommandAnalyzer<'_>, na
     teller.add_unknown(format!("`{name}` is neither a script nor an installed program of the project"));
     // Some of them then take a program from `PATH`.
     teller.add_nested_command(command(name, rest));
+}
+
+/// Reads `yarn run NAME…`.
+pub(super) fn script(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let Some((name, rest)) = first_and_rest(parsed) else { return };
+    if !USUAL_SCRIPTS.contains(&name.as_str()) {
+        analyze_script_name(teller, &name, &rest);
+    }
 }
 
 /// Reads `npx NAME…` and the like: an installed program, or one that is fetched.

@@ -40,13 +40,11 @@ pub(super) fn search(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_
                 teller.add_path(WordRole::Read, &path);
             }
             match teller.env.resolve(&directory, &name) {
-                Some(target) if target != path => {
-                    if follows {
-                        teller.apply_role_partial(WordRole::Read, &Word::literal(target));
-                    }
+                Some(target) if target == path => left.push(path),
+                Some(target) if follows => {
+                    teller.apply_role_partial(WordRole::Read, &Word::literal(target));
                 }
-                Some(path) => left.push(path),
-                None => {}
+                _ => {}
             }
         }
         if count > FILES_MAX {
