@@ -39,44 +39,94 @@ struct ScoreCounts {
     elsewhere: usize,
 }
 
-fn page() -> String {
-    let mut classes: BTreeMap<String, ScoreCounts> = BTreeMap::new();
-    let mut elsewhere: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for case in lines::<Case>("bypasses.jsonl") {
-        let tally = classes.entry(case.class.clone()).or_default();
-        match score(&case) {
+/// The scores of the cases of some files.
+#[derive(Default)]
+struct Scores {
+    classes: BTreeMap<String, ScoreCounts>,
+    elsewhere: BTreeMap<&'static str, Vec<String>>,
+}
+
+/// The number of threads that share the cases: preparing a case takes longer than evaluating it.
+const THREADS: usize = 4;
+
+fn scores(files: &[&str]) -> Scores {
+    let cases: Vec<Case> = files.iter().flat_map(|file| lines::<Case>(file)).collect();
+    let each: Vec<CaseScore> = std::thread::scope(|scope| {
+        let share = cases.len().div_ceil(THREADS);
+        let parts: Vec<_> = cases
+            .chunks(share)
+            .map(|part| scope.spawn(|| part.iter().map(score).collect::<Vec<CaseScore>>()))
+            .collect();
+        parts.into_iter().flat_map(|part| part.join().unwrap()).collect()
+    });
+    let mut scores = Scores::default();
+    for (case, score) in cases.into_iter().zip(each) {
+        let tally = scores.classes.entry(case.class).or_default();
+        match score {
             CaseScore::Held => tally.held += 1,
             CaseScore::FalseAllow => tally.allowed.push(case.id),
             CaseScore::Softened => tally.softened.push(case.id),
             CaseScore::Elsewhere(part) => {
                 tally.elsewhere += 1;
-                elsewhere.entry(part).or_default().push(case.id);
+                scores.elsewhere.entry(part).or_default().push(case.id);
             }
         }
     }
-    // The page may change, but these may not.
-    for (class, tally) in &classes {
-        assert_eq!(tally.allowed, [""; 0], "let through: {class}");
-        assert_eq!(tally.softened, [""; 0], "denied, and only asked about: {class}");
+    scores
+}
+
+impl Scores {
+    fn table(&self) -> String {
+        let mut table = String::from(
+            "| class | held | false allows | denies softened | elsewhere |\n|---|--:|--:|--:|--:|\n",
+        );
+        let mut sums = (0, 0, 0, 0);
+        for (class, ScoreCounts { held, allowed, softened, elsewhere }) in &self.classes {
+            let (allowed, softened) = (allowed.len(), softened.len());
+            writeln!(table, "| {class} | {held} | {allowed} | {softened} | {elsewhere} |").unwrap();
+            sums = (sums.0 + held, sums.1 + allowed, sums.2 + softened, sums.3 + elsewhere);
+        }
+        writeln!(table, "| **all** | {} | {} | {} | {} |\n", sums.0, sums.1, sums.2, sums.3).unwrap();
+        let named = |pick: fn(&ScoreCounts) -> &Vec<String>| {
+            let ids: Vec<String> = self.classes.values().flat_map(|tally| pick(tally).clone()).collect();
+            if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
+        };
+        writeln!(table, "False allows: {}.\n", named(|tally| &tally.allowed)).unwrap();
+        writeln!(table, "Denies softened to asks: {}.\n", named(|tally| &tally.softened)).unwrap();
+        table
     }
+
+    fn elsewhere(&self) -> String {
+        let mut list = String::from(
+            "Cases that no reading of a call can answer, by the part of the system that must.\n\n",
+        );
+        for (part, ids) in &self.elsewhere {
+            writeln!(list, "- {part} ({}): {}", ids.len(), ids.join(", ")).unwrap();
+        }
+        list
+    }
+
+    /// Fails if a case is allowed, or a deny is softened.
+    fn assert_all_held(&self) {
+        for (class, tally) in &self.classes {
+            assert_eq!(tally.allowed, [""; 0], "let through: {class}");
+            assert_eq!(tally.softened, [""; 0], "denied, and only asked about: {class}");
+        }
+    }
+}
+
+fn page() -> String {
+    let published = scores(&["bypasses.jsonl"]);
+    // The page may change, but this may not.
+    published.assert_all_held();
+    let own = scores(&["bypasses-2.jsonl", "attacks.jsonl"]);
     let mut page = String::from(PREFACE);
-    let mut sums = (0, 0, 0, 0);
-    for (class, ScoreCounts { held, allowed, softened, elsewhere }) in &classes {
-        let (allowed, softened) = (allowed.len(), softened.len());
-        writeln!(page, "| {class} | {held} | {allowed} | {softened} | {elsewhere} |").unwrap();
-        sums = (sums.0 + held, sums.1 + allowed, sums.2 + softened, sums.3 + elsewhere);
-    }
-    writeln!(page, "| **all** | {} | {} | {} | {} |\n", sums.0, sums.1, sums.2, sums.3).unwrap();
-    let named = |pick: fn(&ScoreCounts) -> &Vec<String>| {
-        let ids: Vec<String> = classes.values().flat_map(|tally| pick(tally).clone()).collect();
-        if ids.is_empty() { "none".to_owned() } else { ids.join(", ") }
-    };
-    writeln!(page, "False allows: {}.\n", named(|tally| &tally.allowed)).unwrap();
-    writeln!(page, "Denies softened to asks: {}.\n", named(|tally| &tally.softened)).unwrap();
-    page.push_str("## Answered elsewhere\n\nCases that no reading of a call can answer, by the part of the system that must.\n\n");
-    for (part, ids) in &elsewhere {
-        writeln!(page, "- {part} ({}): {}", ids.len(), ids.join(", ")).unwrap();
-    }
+    page.push_str(&published.table());
+    page.push_str("## Answered elsewhere\n\n");
+    page.push_str(&published.elsewhere());
+    page.push_str(OWN_PREFACE);
+    page.push_str(&own.table());
+    page.push_str(&own.elsewhere());
     page.push_str(&confined::section());
     page.push_str(&fatigue());
     page
@@ -102,8 +152,13 @@ must be denied.
 
 ## Bypasses
 
-| class | held | false allows | denies softened | elsewhere |
-|---|--:|--:|--:|--:|
+";
+
+const OWN_PREFACE: &str = "\n## Attacks of our own
+
+The attacks of `bypasses-2.jsonl` and `attacks.jsonl`, which were written against Byleave itself and got through once. They are judged in the
+same way. A case that names `docs/policies/dev-default.toml` is judged with that file, too.
+
 ";
 
 /// The share of everyday commands that are asked about without need.
