@@ -1,6 +1,7 @@
 //! Tests of the public API of byleave-shell.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod awk;
 mod beneath;
 mod constructs;
 mod differential;
