@@ -205,6 +205,10 @@ pub struct Plan {
     /// `npx` runs. Rules that deny them or ask about them apply. Without such a rule they need no allow, if they are runs or in the workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tentative_effects: Vec<Effect>,
+    /// The effects on the contents of a directory that is deleted, copied or moved as a whole. Denies and asks apply to them, an allow
+    /// need not name them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contained_effects: Vec<Effect>,
     /// The working directory, programs, scripts and edited files as they were when the plan was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bindings: Vec<Binding>,
@@ -305,6 +309,18 @@ impl Plan {
             }
             self.effects.push(effect);
         }
+    }
+
+    /// Returns the effects on the contents of the directory that this effect deletes or writes as a whole.
+    pub fn contents_of<'a>(&'a self, effect: &'a Effect) -> impl Iterator<Item = &'a Effect> {
+        let directory = match effect {
+            Effect::Delete { path } | Effect::Write { path } => Some(path.as_str()),
+            _ => None,
+        };
+        self.contained_effects.iter().filter(move |inner| {
+            let path = inner.path();
+            directory.zip(path).is_some_and(|(outer, inner)| inner != outer && is_at_or_beneath(inner, outer))
+        })
     }
 
     /// Checks whether any effect of this plan must keep its order with any effect of the other.

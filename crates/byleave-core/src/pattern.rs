@@ -13,7 +13,7 @@ use crate::effect::Effect;
 use crate::host::{HostPattern, ParsedHost, PortPattern};
 
 pub use path::escape_glob;
-pub(crate) use path::{FoldedGlob, base_path, fold, parent_dirs, parse_glob};
+pub(crate) use path::{FoldedGlob, base_path, fold, has_wildcard, may_name, parent_dirs, parse_glob};
 pub(crate) use program::file_name;
 pub use program::is_link_name;
 
@@ -113,6 +113,16 @@ impl Pattern {
             (Self::Reach(_), Effect::Reach { .. }) | (Self::Send(_), Effect::Send { .. }) => true,
             (Self::Reach(_), Effect::Send { .. }) => matches!(certainty, MatchCertainty::Possible),
             (Self::Send(_), Effect::Reach { .. }) => matches!(certainty, MatchCertainty::Certain),
+            _ => false,
+        }
+    }
+
+    /// Checks whether an effect whose path is a glob of the program may name a file that the pattern is about.
+    pub(crate) fn may_be_named_by(&self, effect: &Effect) -> bool {
+        match (self, effect) {
+            (Self::Read(glob), Effect::Read { path })
+            | (Self::Write(glob), Effect::Write { path })
+            | (Self::Delete(glob), Effect::Delete { path }) => may_name(path, glob),
             _ => false,
         }
     }

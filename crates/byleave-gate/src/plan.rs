@@ -165,6 +165,7 @@ pub fn add_command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<Str
     let account = byleave_shell::analyze(text, scene);
     plan.add_predicted(account.effects, &account.tentative_effects);
     plan.partial_effects.extend(account.partial_effects);
+    plan.contained_effects.extend(account.contained_effects);
     plan.dangers.extend(account.dangers.into_iter().map(|danger| Danger {
         id: danger.id.clone(),
         reason: danger.why.clone(),

@@ -56,6 +56,10 @@ pub(crate) struct CommandFacts {
     pub(crate) targets: Vec<String>,
     pub(crate) home: Option<String>,
     pub(crate) cwd: String,
+    /// The directory that the command runs in.
+    pub(crate) working_dir: Option<String>,
+    /// The top of the repository that the command runs in.
+    pub(crate) repository: Option<String>,
 }
 
 /// Returns all danger rules.
@@ -146,12 +150,17 @@ impl CommandFacts {
                     self.home.as_deref().and_then(|home| home.rsplit_once('/')).map(|(folder, _)| folder);
                 self.home.as_deref() == Some(path) || (folder == Some(path) && path != "/")
             }
-            "workspace" => {
-                self.cwd == path || self.cwd.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
-            }
+            "workspace" => is_at_or_above(path, &self.cwd),
+            "repository" => self.repository.as_ref().is_some_and(|top| is_at_or_above(path, top)),
+            "here" => self.working_dir.as_deref() == Some(path),
             own => matches_stem(own, path),
         }
     }
+}
+
+fn is_at_or_above(path: &str, inner: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    inner.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Checks whether a text matches: exactly, or by prefix if `own` ends in `*`.
@@ -182,6 +191,7 @@ fn parse(text: &str) -> Result<Vec<DangerRule>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manual;
 
     #[test]
     fn every_danger_can_be_read_and_gives_its_reason() {
@@ -191,6 +201,29 @@ mod tests {
             let same = all_dangers().iter().filter(|other| other.id == danger.id).count();
             assert!(same == 1, "{} stands twice", danger.id);
         }
+    }
+
+    /// An option that shares its line with others is taken for each of them.
+    #[test]
+    fn an_option_that_a_danger_names_shares_its_line_only_with_other_names_of_that_danger() {
+        let mut wrong = Vec::new();
+        for danger in all_dangers() {
+            for program in &danger.programs {
+                let Some(mut manual) = manual::find(program) else { continue };
+                for sub in &danger.sub {
+                    manual = manual.subcommand(sub).unwrap_or(manual);
+                }
+                for group in &danger.with {
+                    for opt in group.iter().filter_map(|name| manual.options.get(name)) {
+                        let others: Vec<_> = opt.names.iter().filter(|name| !group.contains(name)).collect();
+                        if !others.is_empty() {
+                            wrong.push(format!("{}: {program} {:?}: {others:?}", danger.id, danger.sub));
+                        }
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     #[test]

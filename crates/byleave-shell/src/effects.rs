@@ -10,11 +10,14 @@ use crate::danger::DangerRule;
 use crate::shell_env::ShellEnv;
 
 mod argument_roles;
+mod beneath;
 mod builtins;
 mod command;
 mod command_analyzer;
+mod listed_names;
 mod nested_commands;
 mod possible_targets;
+mod pathspec;
 mod special_programs;
 
 use self::command_analyzer::CommandAnalyzer;
@@ -30,6 +33,8 @@ pub struct CommandEffects {
     pub partial_effects: Vec<Effect>,
     /// The effects that a word may have, but that nothing proves. Rules against them apply, and no allow is needed.
     pub tentative_effects: Vec<Effect>,
+    /// The effects on the contents of directories that it deletes, copies or moves.
+    pub contained_effects: Vec<Effect>,
     /// The scripts that it passes to a shell, and the commands that it runs.
     pub nested: Vec<NestedCommand>,
     /// The dangerous or irreversible aspects.

@@ -16,6 +16,7 @@
 //! | `analyze` | the entry point: text in, effects out |
 //! | [`danger`] | commands that are never allowed silently (`manuals/dangers.toml`) |
 //! | `env_var_rules` | variables that are harmless to set, and variables that change what runs (`manuals/environment.toml`) |
+//! | `wildcard` | wildcards that programs match against names by themselves |
 //! | `host` | the host and port in a URL or a similar argument |
 //! | [`display_tree`], [`source_outline`] | how a command was read, for people; not used for decisions |
 
@@ -34,6 +35,7 @@ pub mod manual;
 pub mod shell_env;
 pub mod source_outline;
 mod syntax;
+mod wildcard;
 pub mod word;
 
 pub use analyze::{analyze, analyze_with_tree};

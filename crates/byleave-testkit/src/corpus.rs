@@ -90,7 +90,7 @@ pub fn read_user(text: &str) -> Result<Vec<Rule>, PolicyFileError> {
 fn noted(note: &str) -> &'static str {
     match note {
         note if note.starts_with("docs/policies/dev-default.toml") => {
-            include_str!("../../../docs/policies/dev-default.toml")
+            include_str!("../../../tests/corpus/dev-default.toml")
         }
         "deny edit:/ws/locked.txt" => "[[rule]]\nid = \"n1\"\nverdict = \"deny\"\nwrite = \"/ws/locked.txt\"",
         "deny Write(/ws/x) (alias of edit)" => "[[rule]]\nid = \"n2\"\nverdict = \"deny\"\nwrite = \"/ws/x\"",

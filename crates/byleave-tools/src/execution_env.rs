@@ -32,14 +32,24 @@ const NEEDED: [Guarantee; 8] = [
 
 /// Settings that turn off what programs do without being asked. `git status` would rewrite the index. npm would look for a new version each
 /// time, because it finds its home empty. Otherwise these effects would have to be distinguished from the real ones.
-const UNPROMPTED: [(&str, &str); 8] = [
+const UNPROMPTED: [(&str, &str); 16] = [
     ("GIT_OPTIONAL_LOCKS", "0"),
     // Otherwise git leaves a process behind that cleans up the repository.
-    ("GIT_CONFIG_COUNT", "2"),
+    ("GIT_CONFIG_COUNT", "6"),
     ("GIT_CONFIG_KEY_0", "gc.auto"),
     ("GIT_CONFIG_VALUE_0", "0"),
     ("GIT_CONFIG_KEY_1", "maintenance.auto"),
     ("GIT_CONFIG_VALUE_1", "false"),
+    // The settings of a repository could name any program to verify signatures with, and a merge or a format would run it. The keys of
+    // the person are not there.
+    ("GIT_CONFIG_KEY_2", "gpg.program"),
+    ("GIT_CONFIG_VALUE_2", "false"),
+    ("GIT_CONFIG_KEY_3", "gpg.ssh.program"),
+    ("GIT_CONFIG_VALUE_3", "false"),
+    ("GIT_CONFIG_KEY_4", "gpg.x509.program"),
+    ("GIT_CONFIG_VALUE_4", "false"),
+    ("GIT_CONFIG_KEY_5", "log.showSignature"),
+    ("GIT_CONFIG_VALUE_5", "false"),
     ("npm_config_update_notifier", "false"),
     // Without a terminal, `npx NAME` would download a package that is not installed.
     ("npm_config_yes", "false"),

@@ -80,6 +80,139 @@ pub(crate) fn base_path(glob: &str) -> Option<String> {
     place.starts_with('/').then(|| place.to_owned())
 }
 
+/// Checks whether a path holds a wildcard.
+pub(crate) fn has_wildcard(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// The number of literal characters that a glob of a program must begin with, so that it names something.
+const NAMED_CHARS_MIN: usize = 2;
+
+/// The maximum number of alternatives that the braces of a glob are expanded to.
+const ALTERNATIVES_MAX: usize = 200;
+
+/// Checks whether a path with wildcards of the program's own may name a file that a glob of a rule matches, by the literal text that
+/// the wildcards follow. `/w/.vs*` may name `/w/.vscode/tasks.json`. A glob that begins with a wildcard names no file by its text, so
+/// `/w/*.json` is only about the files that exist.
+pub(crate) fn may_name(named: &str, guarded: &str) -> bool {
+    let (plain, _) = literal_prefix(named);
+    let base = plain.rsplit_once('/').map_or("", |(above, _)| above);
+    let Some(own) = named.get(base.len()..).map(|own| own.trim_start_matches('/')) else { return false };
+    let own = fold(own.strip_prefix("**/").unwrap_or(own)).into_owned();
+    if own.find(['*', '?', '[', '\\']).unwrap_or(own.len()) < NAMED_CHARS_MIN {
+        return false;
+    }
+    let own: Vec<char> = own.chars().collect();
+    alternatives(&fold(guarded)).iter().any(|guarded| {
+        let relative = match guarded.strip_prefix("**/") {
+            Some(relative) => relative,
+            None => match guarded.strip_prefix(base).and_then(|rest| rest.strip_prefix('/')) {
+                Some(relative) => relative,
+                None => return false,
+            },
+        };
+        let example: Vec<char> = example(relative).chars().collect();
+        matches_loosely(&own, &example)
+    })
+}
+
+/// Returns the shortest text that a glob matches.
+fn example(glob: &str) -> String {
+    let mut text = String::new();
+    let mut rest = glob.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' => {}
+            '?' => text.push('x'),
+            '\\' => text.extend(rest.next()),
+            '[' => {
+                let members: String = rest.by_ref().take_while(|c| *c != ']').collect();
+                text.extend(members.chars().next().filter(|c| !matches!(c, '!' | '^')));
+            }
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// Expands the first level of braces.
+fn alternatives(glob: &str) -> Vec<String> {
+    let Some((before, rest)) = glob.split_once('{') else { return vec![glob.to_owned()] };
+    let Some((inside, after)) = rest.split_once('}') else { return vec![glob.to_owned()] };
+    let mut all = Vec::new();
+    for choice in inside.split(',') {
+        all.extend(alternatives(&format!("{before}{choice}{after}")));
+        if all.len() > ALTERNATIVES_MAX {
+            break;
+        }
+    }
+    all
+}
+
+/// Checks whether a glob whose `*` crosses slashes matches the text, or a directory that holds it.
+fn matches_loosely(glob: &[char], text: &[char]) -> bool {
+    // Each set of states is the places in the glob that the text so far leads to.
+    let mut states = vec![0_usize];
+    for c in text {
+        if *c == '/' && ends_at(glob, &states) {
+            return true;
+        }
+        let mut next = Vec::new();
+        for place in closure(glob, &states) {
+            match glob.get(place) {
+                Some('*') => next.push(place),
+                Some('?') => next.push(place.saturating_add(1)),
+                Some('[') => {
+                    let (fits, end) = class_fits(glob, place, *c);
+                    if fits {
+                        next.push(end);
+                    }
+                }
+                Some('\\') if glob.get(place.saturating_add(1)) == Some(c) => {
+                    next.push(place.saturating_add(2))
+                }
+                Some(own) if own == c => next.push(place.saturating_add(1)),
+                _ => {}
+            }
+        }
+        next.sort_unstable();
+        next.dedup();
+        states = next;
+    }
+    ends_at(glob, &states)
+}
+
+/// Adds the places that follow a star without any text.
+fn closure(glob: &[char], states: &[usize]) -> Vec<usize> {
+    let mut all = states.to_vec();
+    let mut at = 0;
+    while let Some(place) = all.get(at).copied() {
+        at = at.saturating_add(1);
+        let behind = place.saturating_add(1);
+        if glob.get(place) == Some(&'*') && !all.contains(&behind) {
+            all.push(behind);
+        }
+    }
+    all
+}
+
+fn ends_at(glob: &[char], states: &[usize]) -> bool {
+    closure(glob, states).contains(&glob.len())
+}
+
+/// Checks a character against a class, and returns the place after the class.
+fn class_fits(glob: &[char], place: usize, c: char) -> (bool, usize) {
+    let inside = place.saturating_add(1);
+    let end = glob.iter().skip(inside.saturating_add(1)).position(|own| *own == ']');
+    let Some(end) = end.map(|at| at.saturating_add(inside).saturating_add(1)) else {
+        return (c == '[', inside);
+    };
+    let members = glob.get(inside..end).unwrap_or_default();
+    // A range or a negation may hold any character.
+    let fits = members.contains(&c) || members.iter().any(|own| matches!(own, '-' | '!' | '^' | ':'));
+    (fits, end.saturating_add(1))
+}
+
 /// Returns the start of a glob without wildcards, and whether that is the whole glob.
 fn literal_prefix(glob: &str) -> (String, bool) {
     let mut start = String::new();
@@ -133,6 +266,26 @@ mod tests {
             ("/etc*", None),
         ] {
             assert_eq!(base_path(glob).as_deref(), wanted, "{glob}");
+        }
+    }
+
+    #[test]
+    fn a_glob_of_a_program_names_what_begins_with_its_text() {
+        for (named, guarded, may) in [
+            ("/w/.vs*", "**/.vscode/**", true),
+            ("/w/.VS*", "**/.vscode/**", true),
+            ("/w/.en[v]", "**/.env", true),
+            ("/w/**/.en?", "**/.env", true),
+            ("/w/.en\\v*", "**/.env", true),
+            ("/w/conf/pl*", "/w/conf/plan.txt", true),
+            ("/w/.gith*", "**/.github/{hooks,copilot}/**", true),
+            ("/w/*.json", "**/{.mcp,mcp}.json", false),
+            ("/w/src/*.rs", "**/.env.*", false),
+            ("/w/*", "**/.env", false),
+            ("/w/docs/*", "**/*credentials*", false),
+            ("/w/src/a*", "/w/conf/a", false),
+        ] {
+            assert_eq!(may_name(named, guarded), may, "{named} {guarded}");
         }
     }
 

@@ -13,7 +13,7 @@ use crate::challenge::ChallengeBy;
 use crate::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use crate::effect::{Effect, Plan, is_at_or_beneath, is_resolved};
 use crate::manifest::{ApprovalRequirement, Manifest, PermissionClass};
-use crate::pattern::{Pattern, PatternMatcher, base_path};
+use crate::pattern::{Pattern, PatternMatcher, base_path, escape_glob, has_wildcard};
 use crate::session::{EffectiveMode, SessionNode};
 use crate::standing_approval::{StandingApprovalMatcher, effects_to_cover};
 
@@ -157,6 +157,7 @@ impl Policy {
         let mut considered = Vec::new();
         for (effect, what) in (0..).zip(&request.plan.effects) {
             self.find_rules(|ready| level.rule_applies(ready), what, &mut scratch);
+            self.add_possible_rules(&level, what, &mut scratch.found);
             let grounds = self.evaluate_effect(&level, what, &scratch.found);
             considered.extend(scratch.found.iter().filter_map(|no| {
                 let decided = grounds.contains(&DecisionBasis::Rule(*no));
@@ -207,6 +208,7 @@ impl Policy {
         }
         for (place, effect) in (0..).zip(effects) {
             self.find_rules(|ready| level.rule_applies(ready), effect, &mut scratch);
+            self.add_possible_rules(level, effect, &mut scratch.found);
             judged.challenge |= scratch.found.iter().any(|no| self.requires_challenge(*no));
             for ground in self.evaluate_effect(level, effect, &scratch.found) {
                 judged.all_allowed &= self.verdict_of_basis(ground) == Verdict::Allow;
@@ -222,6 +224,47 @@ impl Policy {
             }
         }
         judged
+    }
+
+    /// Adds the denies and asks about what an effect may stand for: the contents of a deleted directory, and the files that a glob of
+    /// the program may name. Removes the allows that do not cover those contents.
+    fn add_possible_rules(&self, level: &SessionLevel<'_>, effect: &Effect, found: &mut Vec<RuleNumber>) {
+        let plan = &level.request.plan;
+        let contents: Vec<&Effect> = plan.contents_of(effect).collect();
+        let is_glob = plan.is_partial(effect) && effect.path().is_some_and(has_wildcard);
+        if contents.is_empty() && !is_glob {
+            return;
+        }
+        let mut scratch = IndexScratch::default();
+        if let Some(inner) = contents.first() {
+            // A glob for what lies directly in a directory does not cover a directory that lies there.
+            let names_it = |rule: &Rule| {
+                let itself = effect.path().map(escape_glob);
+                let is_it = |pattern: &Pattern| matches!(pattern, Pattern::Delete(glob) if Some(glob) == itself.as_ref());
+                rule.patterns.iter().any(is_it)
+            };
+            self.find_rules(|ready| level.rule_applies(ready), inner, &mut scratch);
+            found.retain(|no| {
+                let rule = self.compiled_rule(*no).map(|ready| &ready.rule);
+                rule.is_none_or(|rule| rule.verdict != Verdict::Allow || names_it(rule))
+                    || scratch.found.contains(no)
+            });
+        }
+        let restricts =
+            |ready: &CompiledRule| ready.rule.verdict != Verdict::Allow && level.rule_applies(ready);
+        for inner in contents {
+            self.find_rules(|ready| restricts(ready) && !ready.rule.patterns.is_empty(), inner, &mut scratch);
+            found.extend(&scratch.found);
+        }
+        if is_glob {
+            let all = (0..).zip(self.rules()).map(|(no, _)| no);
+            found.extend(all.filter(|no| {
+                self.compiled_rule(*no)
+                    .is_some_and(|ready| restricts(ready) && ready.rule.may_be_named_by(effect))
+            }));
+        }
+        found.sort_unstable();
+        found.dedup();
     }
 
     /// Returns the grounds on which one effect gets its verdict. Never empty.

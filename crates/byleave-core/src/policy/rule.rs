@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::condition::RuleCondition;
 use crate::decision::{AskCause, Verdict};
+use crate::effect::Effect;
 use crate::pattern::{MatchCertainty, Pattern, PatternError};
 
 /// The id of the rule that stands in for a missing rule about undoable work.
@@ -104,6 +105,11 @@ pub struct Example {
 }
 
 impl Rule {
+    /// Checks whether an effect whose path is a glob of the program may name a file that the rule is about.
+    pub(super) fn may_be_named_by(&self, effect: &Effect) -> bool {
+        self.patterns.iter().any(|pattern| pattern.may_be_named_by(effect))
+    }
+
     /// Creates a plain rule with a verdict and patterns only.
     pub fn new(id: impl Into<String>, layer: Layer, verdict: Verdict, patterns: Vec<Pattern>) -> Self {
         Self {

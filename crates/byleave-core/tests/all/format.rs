@@ -45,6 +45,7 @@ fn plan() -> Plan {
         effects: effects(),
         partial_effects: vec![Effect::Read { path: "/w".into() }],
         tentative_effects: vec![Effect::Write { path: "/w/a".into() }],
+        contained_effects: vec![Effect::Delete { path: "/w/a".into() }],
         bindings: vec![
             binding("/w/a", BindingState::Missing),
             binding("/w/b", BindingState::Content(Digest::compute(b"b"))),

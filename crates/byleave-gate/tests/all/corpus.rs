@@ -157,7 +157,7 @@ must be denied.
 const OWN_PREFACE: &str = "\n## Attacks of our own
 
 The attacks of `bypasses-2.jsonl` and `attacks.jsonl`, which were written against Byleave itself and got through once. They are judged in the
-same way. A case that names `docs/policies/dev-default.toml` is judged with that file, too.
+same way. A case that names `dev-default.toml` is judged with that policy, too (`tests/corpus/dev-default.toml`).
 
 ";
 

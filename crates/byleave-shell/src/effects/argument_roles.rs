@@ -23,23 +23,8 @@ impl CommandAnalyzer<'_> {
             }
             return;
         };
-        if let Some(path) = pathspec(text).filter(|_| self.facts.program == "git") {
-            let role = match role {
-                WordRole::Read | WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move => {
-                    Some(role)
-                }
-                WordRole::Revision => Some(WordRole::Read),
-                WordRole::Any => Some(WordRole::Edit),
-                _ => None,
-            };
-            if let Some(role) = role {
-                self.add_tracked_path(role, path);
-                // `:function:path`
-                if let Some((_, path)) = path.rsplit_once(':') {
-                    self.add_tracked_path(role, path);
-                }
-                return;
-            }
+        if self.add_pathspec(role, text) {
+            return;
         }
         match role {
             // The suffix is applied to the names that it is added to.
@@ -96,6 +81,23 @@ impl CommandAnalyzer<'_> {
                 let file = text.split_once('@').filter(|(name, _)| !name.contains('='));
                 if let Some((_, file)) = file {
                     self.add_path(WordRole::Read, file);
+                }
+            }
+            WordRole::GitFormat | WordRole::GitField => self.add_git_format(role, text),
+            WordRole::GitObject | WordRole::GitMerged | WordRole::GitFixed | WordRole::GitFetched => {
+                self.add_git_name(role, text);
+            }
+            WordRole::LineLength => {
+                if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+                    self.add_unknown(format!(
+                        "`{text}` is not a number, so `-l` may have another meaning here"
+                    ));
+                }
+            }
+            WordRole::NameGlob => {
+                if !text.starts_with('!') {
+                    self.add_named_beneath(WordRole::Read, ".", text);
+                    self.add_matching_names(WordRole::Read, ".", &[text.to_owned()]);
                 }
             }
             WordRole::Format if text.starts_with('+') => {}
@@ -278,7 +280,7 @@ impl CommandAnalyzer<'_> {
     }
 
     /// Adds a path in a repository, which may be relative to the working directory or to the top.
-    fn add_tracked_path(&mut self, role: WordRole, path: &str) {
+    pub(super) fn add_tracked_path(&mut self, role: WordRole, path: &str) {
         self.add_path(role, path);
         if let Some(top) = self.repository_root().filter(|_| !path.is_empty() && !path.starts_with('/')) {
             self.add_path(role, &format!("{top}/{path}"));
@@ -370,7 +372,12 @@ impl CommandAnalyzer<'_> {
         let delete = Effect::Delete { path: path.clone() };
         match role {
             WordRole::Write => self.add_path_effect(write, is_beneath),
-            WordRole::Delete => self.add_path_effect(delete, is_beneath),
+            WordRole::Delete => {
+                self.add_path_effect(delete, is_beneath);
+                if self.deletes_contents() {
+                    self.add_deleted_contents(&path);
+                }
+            }
             WordRole::Edit => {
                 self.add_path_effect(read, self.all_partial);
                 self.add_path_effect(write, is_beneath);
@@ -380,7 +387,21 @@ impl CommandAnalyzer<'_> {
                 self.add_path_effect(delete, is_beneath);
                 self.add_moved_files(path);
             }
-            _ => self.add_path_effect(read, is_beneath),
+            _ => {
+                self.add_path_effect(read, is_beneath);
+                if self.follows_links {
+                    self.add_linked_elsewhere(&path);
+                }
+            }
+        }
+    }
+
+    /// Checks whether deleting a directory deletes everything in it. Git deletes only tracked or untracked files, except by these commands.
+    fn deletes_contents(&self) -> bool {
+        match self.facts.program.as_str() {
+            "git" => self.facts.subcommands.iter().any(|sub| matches!(sub.as_str(), "rm" | "worktree")),
+            "rmdir" => false,
+            _ => !self.all_partial,
         }
     }
 
@@ -426,7 +447,7 @@ impl CommandAnalyzer<'_> {
     }
 
     /// Adds an effect on a path, and marks it if it is about something below the path.
-    fn add_path_effect(&mut self, effect: Effect, is_beneath: bool) {
+    pub(super) fn add_path_effect(&mut self, effect: Effect, is_beneath: bool) {
         if is_beneath && !self.result.partial_effects.contains(&effect) {
             self.result.partial_effects.push(effect.clone());
         }
@@ -455,16 +476,6 @@ fn is_web(url: &str) -> bool {
     // `sparse+https` and the like are protocols on top of it.
     let scheme = scheme.rsplit('+').next().unwrap_or(scheme);
     scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
-}
-
-/// Returns the path in `:(magic)path`, `:/path`, `:!path`, `:^path`, `:0:path` and `:path`, as Git accepts them.
-fn pathspec(text: &str) -> Option<&str> {
-    let rest = text.strip_prefix(':')?;
-    if let Some(magic) = rest.strip_prefix('(') {
-        return magic.split_once(')').map(|(_, path)| path);
-    }
-    let staged = rest.split_once(':').filter(|(stage, _)| stage.bytes().all(|byte| byte.is_ascii_digit()));
-    Some(staged.map_or(rest, |(_, path)| path).trim_start_matches(['/', '!', '^', ':']))
 }
 
 /// Checks for names that open nothing that was not open before.

@@ -5,7 +5,7 @@ use byleave_core::pattern::is_link_name;
 
 use super::command_analyzer::{CommandAnalyzer, file_name, unknown_reason};
 use super::{CommandEffects, builtins, special_programs};
-use crate::commands::RedirectionAccess;
+use crate::commands::{RedirectionAccess, WorkingDir};
 use crate::danger;
 use crate::host;
 use crate::manual::{self, Manual, SubcommandFallback, WordRole};
@@ -38,6 +38,11 @@ impl CommandAnalyzer<'_> {
         }
         self.facts.home = self.env.home().map(str::to_owned);
         self.facts.cwd = self.env.cwd().to_owned();
+        self.facts.repository = self.repository_root();
+        self.facts.working_dir = match &self.command.working_dir {
+            WorkingDir::At(directory) => Some(directory.clone()),
+            WorkingDir::Unknown(_) => None,
+        };
         self.result.dangers = danger::find_dangers(&self.facts, &self.result.effects);
         self.result
     }

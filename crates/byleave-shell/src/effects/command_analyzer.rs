@@ -29,6 +29,8 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) program: String,
     /// Whether the program writes a named directory itself. The paths that it writes below are then named.
     pub(super) changes_itself: bool,
+    /// Whether links beneath the read directories are followed.
+    pub(super) follows_links: bool,
     /// Whether every path means something below it.
     pub(super) all_partial: bool,
     /// Whether the command sends something to each host that it reaches, or may do so.
@@ -56,6 +58,7 @@ impl<'a> CommandAnalyzer<'a> {
             leading_options: Vec::new(),
             program: String::new(),
             changes_itself: false,
+            follows_links: false,
             all_partial: command.is_template,
             sends: false,
             all_tentative: command.is_tentative,
@@ -162,6 +165,8 @@ impl<'a> CommandAnalyzer<'a> {
             // After `--` there are no revisions.
             let role = role.map(|role| match role {
                 WordRole::Revision if operand.certain => WordRole::Read,
+                // Nor is anything a branch, so a name that only a commit has is a file.
+                WordRole::Any if operand.certain && self.facts.program == "git" => WordRole::Edit,
                 role => role,
             });
             let word = &operand.word;
@@ -273,11 +278,15 @@ impl<'a> CommandAnalyzer<'a> {
                 self.add_unknown(format!("`{} {name}`: {why}", self.command_path.join(" ")));
             }
             self.sends |= opt.sends;
+            self.follows_links |= opt.follows_links;
             if opt.writes {
                 self.apply_role_implicit(WordRole::Write, &Word::literal("."));
             }
             if opt.is_leading && !self.leading_options.iter().any(|known| known.names == opt.names) {
                 self.leading_options.push(opt);
+            }
+            if let Some(role) = opt.names_role {
+                self.add_listed_names(role, value.as_ref());
             }
             let (OptionValue::Required(role) | OptionValue::Optional(role), Some(value)) = (opt.value, value)
             else {

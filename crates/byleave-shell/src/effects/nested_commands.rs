@@ -229,6 +229,11 @@ impl EffectsBuilder {
                 self.result.partial_effects.push(effect);
             }
         }
+        for effect in account.contained_effects {
+            if !self.result.contained_effects.contains(&effect) {
+                self.result.contained_effects.push(effect);
+            }
+        }
         account.dangers.into_iter().for_each(|danger| self.add_danger(danger));
         for file in account.depends_on {
             if !self.result.depends_on.contains(&file) {

@@ -9,6 +9,7 @@ use crate::word::Word;
 mod cargo;
 mod extra;
 mod files;
+mod find;
 mod git;
 mod launchers;
 mod remote;
@@ -31,7 +32,7 @@ pub(super) fn analyze_special(
     match name {
         "shell" => shells::shell(teller, words),
         "env" => shells::env(teller, manual, words),
-        "find" => launchers::find(teller, manual, words),
+        "find" => find::find(teller, manual, words),
         "xargs" => launchers::xargs(teller, manual, words),
         "test" => files::test(teller, words),
         "dd" => files::dd(teller, words),
@@ -124,6 +125,7 @@ mod tests {
         ("csplit", &["--prefix -f", "--suffix-format -b"]),
         ("python3", &["-m", "--version -V -VV -h --help"]),
         ("node", &["--version -v -h --help --test"]),
+        ("git archive", &["--format", "--output -o"]),
         ("kubectl get", &["--output -o", "--template"]),
         ("uv run", &["-m --module"]),
         ("tsx", &["--version -v -h --help --test"]),

@@ -18,8 +18,12 @@ pub(crate) struct OptionSpec {
     pub(crate) operands: Option<WordRole>,
     /// The role that it gives to the current directory without operands.
     pub(crate) cwd_role: Option<WordRole>,
+    /// The role of names that it reads from its file, or from the input.
+    pub(crate) names_role: Option<WordRole>,
     /// Whether its value is the directory that the program then runs in.
     pub(crate) changes_directory: bool,
+    /// Whether it makes the program follow links beneath its operands.
+    pub(crate) follows_links: bool,
     /// Whether it makes the program write files into the current directory.
     pub(crate) writes: bool,
     /// Whether with it something is sent to each host that the program reaches.
@@ -145,7 +149,9 @@ impl OptionSpec {
             gives_first_operand: false,
             operands: None,
             cwd_role: None,
+            names_role: None,
             changes_directory: false,
+            follows_links: false,
             writes: false,
             sends: false,
             ends_options: false,
@@ -166,12 +172,15 @@ impl OptionSpec {
                 opt.value = OptionValue::Optional(role(name)?);
             } else if let Some(name) = token.strip_prefix("@operands=") {
                 opt.operands = Some(role(name)?);
+            } else if let Some(name) = token.strip_prefix("@names=") {
+                opt.names_role = Some(role(name)?);
             } else if let Some(name) = token.strip_prefix("@here=") {
                 opt.cwd_role = Some(role(name)?);
             } else {
                 match token {
                     "@shift" => opt.gives_first_operand = true,
                     "@cd" => opt.changes_directory = true,
+                    "@follows" => opt.follows_links = true,
                     "@writes" => opt.writes = true,
                     "@sends" => opt.sends = true,
                     "@stop" => opt.ends_options = true,
@@ -234,6 +243,7 @@ impl Manual {
             if !taken {
                 continue;
             }
+            self.parse_value_as_option(words.get(at), &mut parsed);
             let second = parsed.options.last().and_then(|(opt, _)| opt.second_role);
             if let (Some(role), Some(word)) = (second, words.get(at.saturating_add(1))) {
                 parsed.second_words.push((role, word.clone()));
@@ -245,6 +255,20 @@ impl Manual {
             at = at.saturating_add(count);
         }
         parsed
+    }
+
+    /// Parses a value that looks like a long option, too. Some programs take no value there, and then it is one.
+    fn parse_value_as_option<'m>(&'m self, value: Option<&Word>, parsed: &mut ParsedOptions<'m>) {
+        let Some(text) = value.and_then(Word::as_text).filter(|text| text.starts_with("--")) else { return };
+        let (name, glued) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(Word::literal(value))),
+            None => (text, None),
+        };
+        if let Some(opt) =
+            self.options.get(name).filter(|opt| opt.value != OptionValue::None && glued.is_some())
+        {
+            parsed.options.push((opt, glued));
+        }
     }
 
     /// Parses a long option. Returns whether the next word belongs to it.

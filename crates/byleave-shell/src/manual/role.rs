@@ -63,6 +63,22 @@ pub(crate) enum WordRole {
     Sed,
     /// An awk program.
     Awk,
+    /// A format of Git's own, or the name of one. It may run the program for signatures.
+    GitFormat,
+    /// The name of a field of Git's own. It may run the program for signatures.
+    GitField,
+    /// An object of a Git repository by its hash, or a revision.
+    GitObject,
+    /// A commit that Git merges. A signed tag is verified by a program from the settings.
+    GitMerged,
+    /// A commit that Git amends later: `reword:` opens an editor.
+    GitFixed,
+    /// A refspec that Git fetches. It may replace a branch.
+    GitFetched,
+    /// A number. Where another version of the program takes no value there, the word is something else.
+    LineLength,
+    /// A pattern over names of files that are read beneath the directory.
+    NameGlob,
     /// A jq program.
     Jq,
     /// An unknown word: anything like a path may be read and written.
@@ -105,6 +121,14 @@ impl WordRole {
             "name" => Self::Name,
             "sed" => Self::Sed,
             "awk" => Self::Awk,
+            "git-format" => Self::GitFormat,
+            "git-field" => Self::GitField,
+            "object" => Self::GitObject,
+            "commit-to-merge" => Self::GitMerged,
+            "commit-to-fix" => Self::GitFixed,
+            "fetched-ref" => Self::GitFetched,
+            "line-length" => Self::LineLength,
+            "name-glob" => Self::NameGlob,
             "jq" => Self::Jq,
             "any" => Self::Any,
             "unknown" => Self::Unknown,

@@ -22,11 +22,11 @@ fn told(command: &str) -> (Vec<String>, Vec<String>) {
 #[test]
 fn what_is_done_to_something_beneath_a_directory_is_marked() {
     for (command, marked) in [
-        ("find . -name '*.o' -delete", &["read ~", "delete ~"][..]),
+        ("find . -name '*.o' -delete", &["read ~", "delete ~/**/*.o"][..]),
         ("find src /outside -delete", &["read ~/src", "read /outside", "delete ~/src", "delete /outside"]),
         ("find -delete", &["read ~", "delete ~"]),
-        ("find . -name '*.o' -exec rm {} +", &["read ~", "delete ~"]),
-        ("find . -name '*.o' -exec env rm -f {} \\;", &["read ~", "delete ~"]),
+        ("find . -name '*.o' -exec rm {} +", &["read ~", "delete ~/**/*.o"]),
+        ("find . -name '*.o' -exec env rm -f {} \\;", &["read ~", "delete ~/**/*.o"]),
         ("find src -exec sed -i s/a/b/ {} +", &["read ~/src", "write ~/src"]),
         ("find src -exec chmod 777 {} +", &["read ~/src", "write ~/src"]),
         ("find src -exec truncate -s 0 {} \\;", &["read ~/src", "write ~/src"]),

@@ -59,6 +59,7 @@ pub(in super::super) fn analyze_extra(
         "forge" => forge(teller, parsed),
         "clone" => clone(teller, parsed),
         "kubectl" => kubectl(teller, parsed),
+        "git-archive" => git_archive(teller, parsed),
         _ => teller.add_unknown(format!("the manual names a special handler `{name}` that does not exist")),
     }
 }
@@ -86,7 +87,14 @@ fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
         teller.note_copy(source, &format!("{target}/{name}"));
         if whole || matches!(name, "." | ".." | "") {
             add_copied_contents(teller, source, target);
+            teller.add_copied_tree(source, target);
             continue;
+        }
+        // The target gets a copy of the directory with its name, or becomes one.
+        if teller.is_directory_there(target) {
+            teller.add_copied_tree(source, &format!("{}/{name}", target.trim_end_matches('/')));
+        } else {
+            teller.add_copied_tree(source, target);
         }
         teller.add_written_file(target, name);
         if parsed.has(&["--parents"]) {
@@ -430,6 +438,25 @@ fn kubectl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     for value in parsed.values(&["--output"]) {
         if let Some((_, file)) = value.split_once('=').filter(|(kind, _)| kind.ends_with("-file")) {
             teller.add_path(WordRole::Read, file);
+        }
+    }
+}
+
+/// Checks the format of an archive: any other than these is made by a command from the settings.
+fn git_archive(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let by_name = parsed
+        .values(&["--output"])
+        .into_iter()
+        .map(|file| file_name(file).split_once('.').map_or("tar", |(_, end)| end));
+    let formats: Vec<&str> = parsed.values(&["--format"]).into_iter().chain(by_name).collect();
+    for format in formats {
+        if !["tar", "zip", "tgz", "tar.gz"]
+            .iter()
+            .any(|own| format == *own || format.ends_with(&format!(".{own}")))
+        {
+            teller.add_unknown(format!(
+                "archives in the format `{format}` are made by a command from the settings"
+            ));
         }
     }
 }

@@ -1,88 +1,9 @@
 //! Readers for programs that run others with words that they find or read.
 
-use super::super::command_analyzer::{CommandAnalyzer, unknown_reason};
+use super::super::command_analyzer::CommandAnalyzer;
 use crate::embedded_languages;
-use crate::manual::{Manual, OptionValue, WordRole};
+use crate::manual::Manual;
 use crate::word::{UnknownWord, Word};
-
-/// Reads `find [PATH…] EXPRESSION`.
-pub(super) fn find(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
-    let mut at = 0;
-    while words.get(at).and_then(Word::as_text).is_some_and(|text| matches!(text, "-H" | "-L" | "-P")) {
-        at = at.saturating_add(1);
-    }
-    let mut starts: Vec<Word> = Vec::new();
-    while let Some(word) = words.get(at) {
-        if word.as_text().is_some_and(|text| text.starts_with('-') || matches!(text, "(" | "!")) {
-            break;
-        }
-        if word.as_text().is_none() {
-            teller.add_unknown(format!("{} could be a path or an expression", unknown_reason(word)));
-        }
-        starts.push(word.clone());
-        at = at.saturating_add(1);
-    }
-    if starts.is_empty() {
-        starts.push(Word::literal("."));
-    }
-    for start in &starts {
-        teller.apply_role_partial(WordRole::Read, start);
-    }
-    while let Some(word) = words.get(at) {
-        at = at.saturating_add(1);
-        let Some(text) = word.as_text() else {
-            teller.add_unknown(format!("{} could be any expression", unknown_reason(word)));
-            continue;
-        };
-        match text {
-            "(" | ")" | "!" | "," => {}
-            "-delete" => {
-                for start in &starts {
-                    teller.apply_role_partial(WordRole::Delete, start);
-                }
-            }
-            "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                let rest = words.get(at..).unwrap_or_default();
-                // A plus ends it only directly after `{}`.
-                let ends = |at: usize, word: &Word| match word.as_text() {
-                    Some(";") => true,
-                    Some("+") => {
-                        at.checked_sub(1).and_then(|at| rest.get(at)).and_then(Word::as_text) == Some("{}")
-                    }
-                    _ => false,
-                };
-                let end = rest.iter().enumerate().position(|(at, word)| ends(at, word)).unwrap_or(rest.len());
-                let command = rest.get(..end).unwrap_or_default();
-                for start in &starts {
-                    teller.add_nested_template(
-                        command.iter().map(|word| fill_placeholder(word, "{}", start)).collect(),
-                    );
-                }
-                add_unfilled_command(teller, command, "{}");
-                at = at.saturating_add(end).saturating_add(1);
-            }
-            "-fprint" | "-fprint0" | "-fls" | "-fprintf" => {
-                if let Some(file) = words.get(at) {
-                    teller.apply_role(WordRole::Write, file);
-                }
-                at = at.saturating_add(if text == "-fprintf" { 2 } else { 1 });
-            }
-            text => match manual.options.get(text).map(|opt| opt.value) {
-                Some(OptionValue::None) => {}
-                Some(OptionValue::Required(role) | OptionValue::Optional(role)) => {
-                    if let Some(value) = words.get(at) {
-                        teller.apply_role(role, value);
-                    }
-                    at = at.saturating_add(1);
-                }
-                None => {
-                    teller.add_unknown(format!("`find`: `{text}` is not in the manual"));
-                    teller.guess_roles(std::slice::from_ref(word));
-                }
-            },
-        }
-    }
-}
 
 /// Reads `fd [PATTERN] [PATH…] [-x|-X COMMAND… [;]]`.
 pub(super) fn fd(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, words: &[Word]) {
@@ -229,7 +150,7 @@ pub(super) fn parallel(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual
 
 /// Adds a command as written if the mark is only a part of a word, such as in a script. Anything denied in it is denied regardless
 /// of what is filled in.
-fn add_unfilled_command(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
+pub(super) fn add_unfilled_command(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: &str) {
     let in_part = |word: &Word| word.as_text().is_some_and(|text| text != mark && text.contains(mark));
     if words.iter().any(in_part) {
         teller.add_nested_command(words.to_vec());
@@ -237,7 +158,7 @@ fn add_unfilled_command(teller: &mut CommandAnalyzer<'_>, words: &[Word], mark: 
 }
 
 /// Replaces `{}` by the start of the search, because every found file is below it.
-fn fill_placeholder(word: &Word, mark: &str, found: &Word) -> Word {
+pub(super) fn fill_placeholder(word: &Word, mark: &str, found: &Word) -> Word {
     match word.as_text() {
         Some(text) if text == mark => found.clone(),
         Some(text) if text.contains(mark) => Word::Unknown(UnknownWord {
