@@ -84,6 +84,12 @@ impl CommandAnalyzer<'_> {
                 }
             }
             WordRole::GitFormat | WordRole::GitField => self.add_git_format(role, text),
+            WordRole::GitStrategy => {
+                if let Some(path) = text.strip_prefix("subtree") {
+                    self.add_unknown(format!("`{text}` moves the changes to another directory"));
+                    self.apply_role_partial(WordRole::Write, &Word::literal(path.trim_start_matches('=')));
+                }
+            }
             WordRole::GitObject | WordRole::GitMerged | WordRole::GitFixed | WordRole::GitFetched => {
                 self.add_git_name(role, text);
             }

@@ -125,6 +125,7 @@ mod tests {
         ("csplit", &["--prefix -f", "--suffix-format -b"]),
         ("python3", &["-m", "--version -V -VV -h --help"]),
         ("node", &["--version -v -h --help --test"]),
+        ("git init", &["--separate-git-dir"]),
         ("git archive", &["--format", "--output -o"]),
         ("kubectl get", &["--output -o", "--template"]),
         ("uv run", &["-m --module"]),

@@ -73,6 +73,8 @@ pub(crate) enum WordRole {
     GitMerged,
     /// A commit that Git amends later: `reword:` opens an editor.
     GitFixed,
+    /// An option for how Git merges. `subtree=` names a directory that is written.
+    GitStrategy,
     /// A refspec that Git fetches. It may replace a branch.
     GitFetched,
     /// A number. Where another version of the program takes no value there, the word is something else.
@@ -126,6 +128,7 @@ impl WordRole {
             "object" => Self::GitObject,
             "commit-to-merge" => Self::GitMerged,
             "commit-to-fix" => Self::GitFixed,
+            "strategy-option" => Self::GitStrategy,
             "fetched-ref" => Self::GitFetched,
             "line-length" => Self::LineLength,
             "name-glob" => Self::NameGlob,

@@ -14,6 +14,8 @@ const SHELL_TOOL: &str = "the shell tool, which starts a fixed shell with an env
 const TRANSPORT: &str = "whoever takes calls from a wire, where they are bytes";
 const UNDO: &str = "rehearsal and undo, which copy, restore and remove files";
 
+const OBSERVATION: &str = "the observation of the run: what is in the commit, the stash or the archive is judged when it appears, before it is committed";
+
 /// The part of the system that covers a case, if evaluation of a call cannot.
 pub fn answered_by(case: &Case) -> Option<&'static str> {
     let by_id = match case.id.as_str() {
@@ -35,7 +37,12 @@ pub fn answered_by(case: &Case) -> Option<&'static str> {
         | "patch-symlink-component-swap" => UNDO,
         "predictable-temp-symlink" | "shared-tmp-socket-preplant" => SERVER,
         "shell-variable-selects-executor" => SHELL_TOOL,
-        "silent-sandbox-disable" => SANDBOX,
+        // The name is not in the words. The file is not there for the command.
+        "silent-sandbox-disable" | "find-negated-name-exec-cat" => SANDBOX,
+        "git-restore-directory-of-another-branch"
+        | "git-checkout-directory-holds-protected"
+        | "git-stash-apply-holds-protected"
+        | "tar-extract-holds-git-hook" => OBSERVATION,
         "invalid-utf8-lossy-decode" => TRANSPORT,
         "trust-of-home-directory"
         | "deeplink-argument-injection"

@@ -60,6 +60,7 @@ pub(in super::super) fn analyze_extra(
         "clone" => clone(teller, parsed),
         "kubectl" => kubectl(teller, parsed),
         "git-archive" => git_archive(teller, parsed),
+        "git-init" => git_init(teller, parsed),
         _ => teller.add_unknown(format!("the manual names a special handler `{name}` that does not exist")),
     }
 }
@@ -439,6 +440,17 @@ fn kubectl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
         if let Some((_, file)) = value.split_once('=').filter(|(kind, _)| kind.ends_with("-file")) {
             teller.add_path(WordRole::Read, file);
         }
+    }
+}
+
+/// Adds the move of an existing repository, whose hooks and settings then lie elsewhere.
+fn git_init(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if parsed.has(&["--separate-git-dir"])
+        && let Some(top) = teller.repository_root()
+    {
+        let directory = format!("{top}/.git");
+        teller.add_path(WordRole::Delete, &directory);
+        teller.add_deleted_contents(&directory);
     }
 }
 

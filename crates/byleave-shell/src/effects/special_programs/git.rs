@@ -22,7 +22,7 @@ pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manu
         let named = words.iter().filter_map(Word::as_text);
         let mut named = named.filter(|text| text.starts_with("--"));
         named.any(|text| {
-            ["--unset", "--replace-all", "--add", "--rename-section", "--remove-section"]
+            ["--unset", "--unset-all", "--replace-all", "--add", "--rename-section", "--remove-section"]
                 .iter()
                 .any(|own| own.starts_with(text))
         })
@@ -55,6 +55,14 @@ pub(crate) fn add_git_directory(teller: &mut CommandAnalyzer<'_>) {
     loop {
         let is_directory = |name: &str| teller.env.is_directory(&format!("{directory}/{name}"));
         if is_directory(".git") {
+            return;
+        }
+        let names = teller.env.list_directory(directory).unwrap_or_default();
+        let has = |name: &str| names.iter().any(|own| own == name);
+        // Its objects may lie in another directory, which this file names.
+        if has("HEAD") && has("commondir") {
+            let why = "is a part of a repository: plain files are its configuration";
+            teller.add_unknown(format!("`{directory}` {why}"));
             return;
         }
         if is_directory("objects") && is_directory("refs") {
