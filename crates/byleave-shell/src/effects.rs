@@ -16,8 +16,8 @@ mod command;
 mod command_analyzer;
 mod listed_names;
 mod nested_commands;
-mod possible_targets;
 mod pathspec;
+mod possible_targets;
 mod special_programs;
 
 use self::command_analyzer::CommandAnalyzer;
