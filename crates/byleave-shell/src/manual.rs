@@ -336,7 +336,7 @@ mod tests {
     ];
 
     /// Options that sound like a path or a host, and whose value is neither: a format, a mark, a number, a pattern or a mode.
-    const NOT_PLACES: [&str; 44] = [
+    const NOT_PLACES: [&str; 45] = [
         "ag --file-search-regex",
         "bat --file-name",
         "biome --files-max-size",
@@ -378,7 +378,8 @@ mod tests {
         "sudo --host",
         "systemctl --output",
         "systemctl status --output",
-        // A reader of its own tells the archive.
+        // Readers of their own tell these.
+        "curl --upload-file",
         "tar --file",
         "tee --output-error",
         "jest --testPathPattern",
