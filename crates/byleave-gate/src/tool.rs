@@ -58,6 +58,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether the output may hold text of strangers, beyond what the plan and the manifest show: hosts that a command or a fetch
+    /// reaches, and tools of MCP servers.
+    fn returns_foreign_text(&self) -> bool {
+        false
+    }
+
     /// Returns the tool's support for rehearsals, used before a person would be asked. `None` means that it has none.
     fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {
         None

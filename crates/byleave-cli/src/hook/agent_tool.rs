@@ -138,6 +138,12 @@ impl Tool for AgentTool {
         &self.manifest
     }
 
+    fn returns_foreign_text(&self) -> bool {
+        // A web search, a tool of an MCP server, or a tool that nobody knows.
+        let kind = tool_effects(&self.tool, &json!({})).kind;
+        matches!(kind, ToolKind::Other | ToolKind::Unknown)
+    }
+
     fn plan<'a>(
         &'a self,
         arguments: &'a Value,

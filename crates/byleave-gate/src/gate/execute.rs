@@ -98,7 +98,9 @@ async fn plan_reads_foreign(parts: &GateInner, desk: &mut WorkingRecord) -> bool
             _ => true,
         };
     let plan = desk.plan(&*parts.ledger).await;
-    is_unobserved || plan.map_or(true, |plan| plan.reads_foreign(entry.manifest()))
+    is_unobserved
+        || entry.tool().returns_foreign_text()
+        || plan.map_or(true, |plan| plan.reads_foreign(entry.manifest()))
 }
 
 /// The end of a run.

@@ -85,7 +85,7 @@ impl TlsInterceptor {
             let behind = TlsConnector::from(Arc::clone(&self.towards)).connect(name, behind).await?;
             let config = self.config(host).map_err(io::Error::other)?;
             let before = tokio::io::join(client.reader, client.writer);
-            let before = TlsAcceptor::from(config).accept(before).await.map_err(distrusted)?;
+            let before = TlsAcceptor::from(config).accept(before).await.map_err(|fault| distrusted(&fault))?;
             Ok((BufferedStream::from_stream(before), BufferedStream::from_stream(behind)))
         };
         tokio::time::timeout(whole, opening).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -120,7 +120,7 @@ impl TlsInterceptor {
 }
 
 /// Describes why a program did not accept our certificate.
-fn distrusted(fault: io::Error) -> io::Error {
+fn distrusted(fault: &io::Error) -> io::Error {
     let why =
         "the program does not trust the certificate of the proxy, which checks what is sent to this host";
     io::Error::new(fault.kind(), format!("{why}: {fault}"))
