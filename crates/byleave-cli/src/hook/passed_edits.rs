@@ -27,6 +27,19 @@ enum Comparison {
     AsJudged,
     /// These paths are different.
     Different(Vec<String>),
+    /// The comparison failed, for this reason.
+    Failed(String),
+}
+
+impl Comparison {
+    /// Returns what is wrong with the edit, if anything is.
+    fn problem(&self) -> Option<String> {
+        match self {
+            Self::NotMade | Self::AsJudged => None,
+            Self::Different(paths) => Some(format!("it left something else at {}", listed(paths))),
+            Self::Failed(why) => Some(format!("what it left cannot be compared: {why}")),
+        }
+    }
 }
 
 impl PassedEdits {
@@ -56,7 +69,7 @@ impl PassedEdits {
             match self.compare(&edit)? {
                 Comparison::NotMade => {}
                 Comparison::AsJudged => drop(self.finish(&edit)?),
-                Comparison::Different(_) => is_unsettled = true,
+                Comparison::Different(_) | Comparison::Failed(_) => is_unsettled = true,
             }
         }
         Ok(is_unsettled)
@@ -71,7 +84,7 @@ impl PassedEdits {
         must_be_made: bool,
     ) -> Result<Option<String>> {
         let different = match self.finish(edit)? {
-            Comparison::Different(paths) => Some(format!("it left something else at {}", listed(&paths))),
+            found @ (Comparison::Different(_) | Comparison::Failed(_)) => found.problem(),
             Comparison::NotMade if must_be_made => {
                 Some(format!("it reported success and changed nothing at {}", listed(&edit.paths)))
             }
@@ -107,9 +120,8 @@ impl PassedEdits {
                     self.store.forget_copy(id, SystemTime::now(), "the agent did not make the edit")?;
                     self.note.remove_edit(edit.call)?;
                 }
-                Comparison::AsJudged | Comparison::Different(_) => {
-                    if let Comparison::Different(paths) = self.finish(&edit)? {
-                        let reason = format!("it left something else at {}", listed(&paths));
+                Comparison::AsJudged | Comparison::Different(_) | Comparison::Failed(_) => {
+                    if let Some(reason) = self.finish(&edit)?.problem() {
                         texts.push(self.ask_from_now_on(edit.call, &reason)?);
                     }
                 }
@@ -125,7 +137,10 @@ impl PassedEdits {
             self.note.remove_edit(edit.call)?;
             return Ok(Comparison::NotMade);
         }
-        Ok(comparison(self.store.compare_external_edit(id)?))
+        Ok(self
+            .store
+            .compare_external_edit(id)
+            .map_or_else(|fault| Comparison::Failed(fault.to_string()), comparison))
     }
 
     /// Makes what the agent has done a commit.
@@ -135,7 +150,7 @@ impl PassedEdits {
             // Another process compares it, or has compared it.
             Err(Error::Busy(_)) => return Ok(Comparison::NotMade),
             Err(Error::Exists(_) | Error::Missing(_) | Error::Dropped { .. }) => Comparison::AsJudged,
-            Err(fault) => return Err(fault.into()),
+            Err(fault) => Comparison::Failed(fault.to_string()),
         };
         if found != Comparison::NotMade {
             self.note.remove_edit(edit.call)?;

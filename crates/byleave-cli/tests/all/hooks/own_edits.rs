@@ -407,3 +407,35 @@ fn the_end_of_a_turn_never_blocks_even_when_the_hook_fails() {
     assert!(!text(&told.stdout).contains("\"decision\""), "{told:?}");
     assert!(is_denied(CLAUDE, &edits.before("s", "Write", &edits.write_input("a.txt", "x"))));
 }
+
+// req: M2, P1, E9
+#[test]
+fn an_edit_whose_before_image_cannot_be_kept_does_not_pass() {
+    let edits = EditFixture::new(EVERYDAY);
+    let _served = edits.stand.serve();
+    edits.writes("s", "a.txt", "x");
+    let kept = edits.stand.desk.world.state().join("copies/copies");
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o500)).unwrap();
+    let told = edits.before("s", "Write", &edits.write_input("b.txt", "x"));
+    assert!(is_denied(CLAUDE, &told), "{told:?}");
+    assert!(text(&told.stderr).contains("cannot be judged"), "{told:?}");
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o700)).unwrap();
+    edits.writes("s", "b.txt", "x");
+}
+
+// req: M2, P1, E9
+#[test]
+fn an_edit_that_can_no_longer_be_compared_lets_the_session_ask() {
+    let edits = EditFixture::new(EVERYDAY);
+    let _served = edits.stand.serve();
+    let input = edits.write_input("a.txt", "x");
+    passes(&edits.before("s", "Write", &input));
+    let workspace = edits.stand.desk.world.workspace();
+    fs::rename(&workspace, workspace.with_file_name("moved")).unwrap();
+    fs::create_dir(&workspace).unwrap();
+    edits.stand.desk.give(&workspace);
+    let line = shown(&edits.after("s", "Write", &input));
+    assert!(line.contains("cannot be compared"), "{line}");
+    edits.is_asked("s", "Write", &input, CLAUDE);
+    silent(&edits.turn_ends("t"));
+}
