@@ -44,6 +44,7 @@ struct CallSeen {
 }
 
 // req: M2, E5
+// door: hook
 #[test]
 fn an_ordinary_session_needs_at_most_three_questions() {
     let program = Some(env!("CARGO_BIN_EXE_byleave"));
