@@ -63,21 +63,23 @@ impl FakeInternet {
     /// Takes the connections that arrived since the last time. A listener takes connections in their order, so each gets one from here and
     /// is waited for.
     pub fn take_seen(&self) -> Vec<SeenConnection> {
-        let own: Vec<TcpStream> =
+        let streams: Vec<TcpStream> =
             PORTS.iter().map(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
-        let own: Vec<u16> = own.iter().map(|stream| stream.local_addr().unwrap().port()).collect();
+        // Two of them may have the same port of their own, because they lead to different ones.
+        let own = streams.iter().map(|stream| stream.local_addr().unwrap().port());
+        let own: Vec<(u16, u16)> = PORTS.into_iter().zip(own).collect();
         loop {
             let mut seen = self.seen.lock().unwrap();
-            if own.iter().all(|from| seen.iter().any(|one| one.from == *from)) {
+            if own.iter().all(|probe| seen.iter().any(|one| (one.port, one.from) == *probe)) {
                 let all = std::mem::take(&mut *seen);
-                return all.into_iter().filter(|one| !own.contains(&one.from)).collect();
+                return all.into_iter().filter(|one| !own.contains(&(one.port, one.from))).collect();
             }
             drop(seen);
             std::thread::yield_now();
         }
     }
 
-    fn note(&self, stream: &TcpStream) -> Option<u16> {
+    fn note(&self, stream: &TcpStream) -> Option<(u16, u16)> {
         let (SocketAddr::V4(reached), from) = (stream.local_addr().ok()?, stream.peer_addr().ok()?.port())
         else {
             return None;
@@ -88,16 +90,18 @@ impl FakeInternet {
         let host = name.unwrap_or_else(|| reached.ip().to_string());
         let one = SeenConnection { host, port: reached.port(), sent: Vec::new(), from };
         self.seen.lock().unwrap().push(one);
-        Some(from)
+        Some((reached.port(), from))
     }
 
-    fn serve(&self, mut stream: TcpStream, from: u16) {
+    fn serve(&self, mut stream: TcpStream, (port, from): (u16, u16)) {
         // Keeps a broken client from holding the thread.
         drop(stream.set_read_timeout(Some(Duration::from_secs(5))));
         let mut sent = vec![0; 65_536];
         let length = stream.read(&mut sent).unwrap_or(0);
         sent.truncate(length);
-        if let Some(one) = self.seen.lock().unwrap().iter_mut().find(|one| one.from == from) {
+        if let Some(one) =
+            self.seen.lock().unwrap().iter_mut().find(|one| (one.port, one.from) == (port, from))
+        {
             one.sent.clone_from(&sent);
         }
         let requested = String::from_utf8_lossy(&sent).into_owned();

@@ -142,7 +142,8 @@ exec 9<"$1" 8<"${5:-/dev/null}"
 # Every IPv4 address leads to this machine, and nowhere else.
 if command -v ip >/dev/null; then
     ip link set lo up
-    ip route add local 0.0.0.0/0 dev lo
+    # From another address, because a program may refuse to reach its own machine.
+    ip route add local 0.0.0.0/0 dev lo src 127.0.0.1
     echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start
 fi
 mount -t tmpfs -o mode=755 tmpfs /mnt

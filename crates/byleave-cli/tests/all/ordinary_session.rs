@@ -2,7 +2,8 @@
 //! as the hook rewrites them, and the agent performs its own file tools itself. A person answers every question. The questions are counted,
 //! and each call must do what it does without a gate.
 //!
-//! `scripts/prove rehearsal` runs the whole session and checks docs/security/scores.md. Otherwise the slow calls are left out.
+//! `scripts/prove rehearsal` runs the whole session and checks docs/security/scores.md. Otherwise the slow calls and most commands are left
+//! out.
 
 mod page;
 mod stage;
@@ -44,6 +45,7 @@ struct CallSeen {
 }
 
 // req: M2, E5
+// door: hook
 #[test]
 fn an_ordinary_session_needs_at_most_three_questions() {
     let program = Some(env!("CARGO_BIN_EXE_byleave"));
@@ -72,7 +74,12 @@ fn calls() -> Vec<SessionCall> {
         let command = call.input["command"].as_str().unwrap_or_default();
         call.tool == "Bash" && SLOW.iter().any(|slow| command.contains(slow))
     };
-    calls.filter(|call| is_long() || !is_slow(call)).collect()
+    let calls: Vec<SessionCall> = calls.filter(|call| is_long() || !is_slow(call)).collect();
+    let is_sampled = |(number, call): &(usize, SessionCall)| {
+        call.tool != "Bash" || call.expect == "deny" || number % 4 == 0
+    };
+    let sampled = calls.into_iter().enumerate().filter(|one| is_long() || is_sampled(one));
+    sampled.map(|(_, call)| call).collect()
 }
 
 /// Plays the session twice, without a gate and with one.

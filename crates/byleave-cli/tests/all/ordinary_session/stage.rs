@@ -242,7 +242,7 @@ impl Person {
         let thread = std::thread::spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 answer_all(no.load(Ordering::Relaxed), &seen);
-                std::thread::park_timeout(Duration::from_millis(100));
+                std::thread::park_timeout(Duration::from_millis(250));
             }
         });
         Self { says_no, is_done, questions, thread }
@@ -272,7 +272,7 @@ fn answer_all(says_no: bool, seen: &Mutex<Vec<String>>) {
         let why = String::from_utf8_lossy(&answered.stderr).into_owned();
         // The hook may have gone on in the meantime.
         if matches!(answered.status.code(), Some(0 | 3 | 4)) {
-            seen.lock().unwrap().push(question["reasons"].to_string());
+            seen.lock().unwrap().push(question.to_string().chars().take(300).collect());
         } else {
             println!("not answered: {why} {question}");
         }
