@@ -199,28 +199,30 @@ async fn how_long_to_wait_may_be_said_by_a_date() {
 
 #[tokio::test]
 async fn silence_is_not_waited_for() {
-    let cases = KINDS.into_iter().flat_map(|kind| {
-        let answers = [
+    let mut prepared = Vec::new();
+    for kind in KINDS {
+        for answer in [
             FakeResponse::Mute,
             FakeResponse::Hanging(String::new()),
             FakeResponse::Hanging(spoken(kind, &TALK)),
-        ];
-        answers.map(|answer| silence_is_not_waited_for_with(kind, answer))
+        ] {
+            let fake = FakeProvider::new(vec![answer]).await;
+            let settings = fake.settings(kind);
+            // Long enough for a request to arrive on a busy machine.
+            let patience = RetryPolicy { tries_max: 2, silence_ms_max: 3_000, ..settings.patience };
+            let provider = ProviderModel::new(ProviderSettings { patience, ..settings }, None).unwrap();
+            prepared.push((kind, fake, provider));
+        }
+    }
+    // All at once, because each waits twice. Nothing else is done meanwhile.
+    let turns = prepared.iter().map(|(kind, fake, provider)| async move {
+        let messages = [user("Hi")];
+        let (said, _) =
+            fake.turn(provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await;
+        let fault = ModelError::Unreached { reason: "no data arrived for too long".into() };
+        assert_eq!((said, fake.got().len()), (Err(fault), 2), "{kind:?}");
     });
-    // All at once: each waits for the whole silence twice.
-    futures::future::join_all(cases).await;
-}
-
-async fn silence_is_not_waited_for_with(kind: ProviderKind, answer: FakeResponse) {
-    let fake = FakeProvider::new(vec![answer]).await;
-    let settings = fake.settings(kind);
-    // Long enough for a request to arrive on a busy machine.
-    let patience = RetryPolicy { tries_max: 2, silence_ms_max: 2_000, ..settings.patience };
-    let provider = ProviderModel::new(ProviderSettings { patience, ..settings }, None).unwrap();
-    let messages = [user("Hi")];
-    let (said, _) = fake.turn(&provider, TurnRequest { system: "", messages: &messages, tools: &[] }).await;
-    let fault = ModelError::Unreached { reason: "no data arrived for too long".into() };
-    assert_eq!((said, fake.got().len()), (Err(fault), 2), "{kind:?}");
+    futures::future::join_all(turns).await;
 }
 
 #[tokio::test]

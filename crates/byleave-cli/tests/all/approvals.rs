@@ -46,7 +46,8 @@ fn an_approval_of_one_find_is_not_one_for_another() {
     for number in 1..=many {
         let world = prepared();
         bash(&world, "first", SHOWN);
-        answer(&world, &["standing-approval", "--scope", &number.to_string()]);
+        // Each of these calls has a session of its own.
+        answer(&world, &["standing-approval", "--scope", &number.to_string(), "--every-session"]);
         let left = || world.workspace().join("main.c").exists();
         assert!(left() && !world.workspace().join("main.o").exists());
         fill(&world);

@@ -85,7 +85,8 @@ impl TlsInterceptor {
             let behind = TlsConnector::from(Arc::clone(&self.towards)).connect(name, behind).await?;
             let config = self.config(host).map_err(io::Error::other)?;
             let before = tokio::io::join(client.reader, client.writer);
-            let before = TlsAcceptor::from(config).accept(before).await.map_err(|fault| distrusted(&fault))?;
+            let before =
+                TlsAcceptor::from(config).accept(before).await.map_err(|fault| distrusted(&fault))?;
             Ok((BufferedStream::from_stream(before), BufferedStream::from_stream(behind)))
         };
         tokio::time::timeout(whole, opening).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
