@@ -104,8 +104,15 @@ impl EditFixture {
                 asks[key] = session.into();
             }
         }
-        let hook = start(self.stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
-        self.stand.answers(&["no"]);
+        let mut hook = start(self.stand.hook(dialect, PATIENT_MS), asks.to_string().as_bytes());
+        let is_open = super::until("somebody is asked, or the hook ends", || {
+            let has_ended = hook.try_wait().unwrap().is_some();
+            let is_open = self.stand.json(&["inbox", "--json"]) != json!([]);
+            (has_ended || is_open).then_some(is_open)
+        });
+        if is_open {
+            self.stand.answers(&["no"]);
+        }
         let told = ended(hook);
         assert!(is_denied(dialect, &told), "{tool} {input}: {told:?}");
         let both = format!("{}{}", text(&told.stdout), text(&told.stderr));
