@@ -62,6 +62,12 @@ pub(crate) struct CallArgs {
     pub(crate) timeout_ms: Option<u64>,
 }
 
+/// Returns the session of the call with this id, if it was made before. The same call may be made again from another terminal.
+async fn recorded_session(house: &AppContext, id: CallId) -> Result<Option<SessionId>> {
+    let stored = house.audit_log.record(id).await?;
+    Ok(stored.and_then(|stored| Some(stored.record.header()?.session.clone())))
+}
+
 /// The maximum size of JSON input. It has room for a file of 10 MiB in which every character is escaped. The gate has further limits.
 const JSON_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -72,10 +78,16 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     let chosen = options.settings.clone().with_mode(typed.mode).with_timeout(typed.timeout_ms);
     call_display::print_tightened(screen, &chosen);
+    let house = AppContext::open_or_create(options)?;
+    let session = match (typed.session, typed.id) {
+        (None, Some(id)) => recorded_session(&house, id).await?,
+        (given, _) => given,
+    };
+    let session = default_session::resolve(session.as_ref(), options)?;
     let call = Call {
         id: typed.id.unwrap_or_else(|| CallId::new(fresh_id())),
         tenant: options.tenant.clone(),
-        session: default_session::resolve(typed.session.as_ref(), options)?,
+        session,
         agent: typed.agent,
         tool: typed.tool,
         arguments: json("--args", &typed.args)?,
@@ -84,7 +96,6 @@ pub(crate) async fn run(
         mode: chosen.mode(),
         dry_run: typed.dry_run,
     };
-    let house = AppContext::open_or_create(options)?;
     let ask = options.resolve_ask(typed.ask, AskArg::None);
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, chosen.gate())?;
     record_waivers(&gate, options).await?;

@@ -156,6 +156,7 @@ impl CliTestWorld {
             (r"\b[0-9a-f]{64}\b", "[digest]"),
             (r"\b[0-9a-f]{12}\b", "[digest…]"),
             (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]"),
+            (r"\(left: \d+ (?:min|h|s|d)\)", "(left: [span])"),
             (r"\b\d{4}-\d\d-\d\d\b", "[date]"),
             (r"\b1[0-9]{12}\b", "[ms]"),
             (r"\b\d+ s ago", "[ago]"),

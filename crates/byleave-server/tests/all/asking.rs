@@ -97,7 +97,7 @@ async fn a_leave_spares_the_next_question_until_it_is_revoked() {
     let path = format!("/v1/questions/{question}/answer");
     let none = json!({"kind": "standing-approval", "scope": 99});
     stage.ask(&ann, "POST", &path, Some(&answer(&digest, &none))).await.is_problem(422, "unusable");
-    let said = json!({"kind": "standing-approval", "scope": 1, "lifetime_s": 3600, "max_uses": 10});
+    let said = json!({"kind": "standing-approval", "scope": 1, "max_uses": 10, "every_session": true});
     let heard = stage.ask(&ann, "POST", &path, Some(&answer(&digest, &said))).await;
     assert!(matches!(heard.status, 200 | 202), "{}", heard.text);
     assert_eq!(stage.settled(&bot, &call).await["outcome"], "completed");

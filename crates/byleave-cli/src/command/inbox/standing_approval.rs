@@ -90,9 +90,9 @@ pub(super) fn parse_approval(answer: &AnswerCommand, sheet: &QuestionView) -> Re
 /// Reports a new standing approval and its rule.
 pub(super) fn print_approval(leave: &StandingApproval, sheet: &QuestionView, screen: &mut Console) {
     screen.message(&prose(&format!(
-        "standing approval {} is active: within its scope, {} no longer asks",
+        "standing approval {} is active: calls{} within its scope no longer ask",
         short(&leave.id),
-        if leave.is_for_any_tool() { "no tool".to_owned() } else { format!("`{}`", leave.tool) }
+        if leave.is_for_any_tool() { String::new() } else { format!(" of `{}`", leave.tool) }
     )));
     for line in many_lines(&leave.to_rule_toml(now())) {
         screen.message(&format!("  {line}"));
