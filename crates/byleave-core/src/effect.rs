@@ -65,6 +65,9 @@ pub enum Effect {
     },
 }
 
+/// The host of an effect if only the run shows it. No rule that allows matches it.
+pub const UNKNOWN_HOST: &str = "…";
+
 impl Effect {
     /// Returns the effect of using a tool of an MCP server.
     pub fn mcp_invoke(server: &str, tool: &str) -> Self {

@@ -239,8 +239,10 @@ impl PastCall {
         let answers = |plan: &Plan, ruling: &PolicyDecision| {
             let asked: Result<Vec<&Effect>, _> = effects_to_cover(&plan.effects, &ruling.reasons);
             let tool_asks = ruling.reasons.iter().any(DecisionReason::is_about_tool);
-            let asks = !ruling.causes().is_empty() && !(given.is_for_any_tool() && tool_asks);
-            asks && asked.is_ok_and(|asked| leave.covers_all(&asked, plan))
+            let may_answer = !given.is_for_any_tool() || !tool_asks;
+            may_answer
+                && !ruling.causes().is_empty()
+                && asked.is_ok_and(|asked| leave.covers_all(&asked, plan))
         };
         let question = self.questions.iter().find(|question| answers(&question.plan, &question.decision));
         if question.is_none() && !answers(&self.plan, &self.decision) {

@@ -101,6 +101,7 @@ pub struct Receipt {
 
 /// The status of a call.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "most statuses are settled, and none is stored in numbers")]
 pub enum CallStatus {
     /// It is settled.
     Settled(CallResult),

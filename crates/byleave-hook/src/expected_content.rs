@@ -90,7 +90,7 @@ fn written(agent: AgentKind, input: &Map<String, Value>, before: Option<&str>) -
     if agent == AgentKind::Goose && !content.ends_with('\n') {
         accepted.push(format!("{content}\n"));
     }
-    ExpectedContent::OneOf(with_line_endings(accepted, before))
+    ExpectedContent::OneOf(with_line_endings(&accepted, before))
 }
 
 fn edited(agent: AgentKind, edits: &[Replacement<'_>], before: Option<&str>) -> ExpectedContent {
@@ -158,11 +158,11 @@ fn edited(agent: AgentKind, edits: &[Replacement<'_>], before: Option<&str>) -> 
             .collect();
         accepted.extend(kept);
     }
-    ExpectedContent::OneOf(with_line_endings(accepted, before))
+    ExpectedContent::OneOf(with_line_endings(&accepted, before))
 }
 
 /// Adds the contents with the line endings of the file, which agents keep.
-fn with_line_endings(contents: Vec<String>, before: Option<&str>) -> Vec<Vec<u8>> {
+fn with_line_endings(contents: &[String], before: Option<&str>) -> Vec<Vec<u8>> {
     let keeps = before.is_some_and(|text| text.contains("\r\n"));
     let windows = |text: &String| text.replace("\r\n", "\n").replace('\n', "\r\n").into_bytes();
     let mut accepted: Vec<Vec<u8>> = Vec::new();
@@ -206,8 +206,8 @@ mod tests {
 
     use super::*;
 
-    fn of(agent: AgentKind, tool: &str, input: Value, before: Option<&str>) -> ExpectedContent {
-        expected_content(agent, tool, &input, before.map(str::as_bytes))
+    fn of(agent: AgentKind, tool: &str, input: &Value, before: Option<&str>) -> ExpectedContent {
+        expected_content(agent, tool, input, before.map(str::as_bytes))
     }
 
     fn accepts(found: &ExpectedContent, wanted: &[&str]) -> bool {
@@ -260,7 +260,7 @@ mod tests {
             (Copilot, "create", json!({"path": "a", "file_text": "x"}), None, &["x"]),
         ];
         for (agent, tool, input, before, wanted) in rows {
-            let found = of(agent, tool, input.clone(), before);
+            let found = of(agent, tool, &input, before);
             assert!(accepts(&found, wanted), "{tool} {input}: {found:?}");
         }
     }
@@ -287,7 +287,7 @@ mod tests {
             ),
             (Codex, "apply_patch", json!({"input": "*** Begin Patch"}), None),
         ] {
-            let found = of(agent, tool, input.clone(), before);
+            let found = of(agent, tool, &input, before);
             assert!(matches!(found, ExpectedContent::Unknown(_)), "{tool} {input}: {found:?}");
         }
         let not_text = expected_content(ClaudeCode, "Write", &json!({"content": "x"}), Some(&[0xff]));
@@ -298,7 +298,7 @@ mod tests {
             (edit("x"), None),
             (edit("new"), Some("new")),
         ] {
-            let found = of(ClaudeCode, "Edit", input, before);
+            let found = of(ClaudeCode, "Edit", &input, before);
             assert!(matches!(found, ExpectedContent::Failure(_)), "{found:?}");
         }
     }

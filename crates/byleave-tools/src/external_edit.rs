@@ -36,9 +36,9 @@ pub fn put_on_copy(
 ) -> Result<Rehearsal, RehearseError> {
     let granted = |effect: &Effect| matches!(effect, Effect::Write { path } if *path == edit.path);
     if !run.plan.effects.iter().any(granted) {
-        return Err(unable(format!("`{}` was not granted", edit.path.escape_debug())));
+        return Err(unable(&format!("`{}` was not granted", edit.path.escape_debug())));
     }
-    let (_, workspace) = workplace.resolve_directories(run).map_err(unable)?;
+    let (_, workspace) = workplace.resolve_directories(run).map_err(|why| unable(&why))?;
     let copy = open_store(workplace)
         .and_then(|store| store.create_copy(run.call.uuid(), &[workspace], CopyMethod::Overlay))
         .map_err(failed)?;
@@ -120,10 +120,10 @@ fn open_store(workplace: &ExecutionEnv) -> Result<CopyStore, Error> {
 fn failed(fault: Error) -> RehearseError {
     match fault {
         Error::Busy(_) => RehearseError::RunningElsewhere,
-        other => unable(other.to_string()),
+        other => unable(&other.to_string()),
     }
 }
 
-fn unable(why: String) -> RehearseError {
+fn unable(why: &str) -> RehearseError {
     RehearseError::Unavailable(format!("the edit cannot be judged: {why}"))
 }

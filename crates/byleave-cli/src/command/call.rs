@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use anyhow::{Context as _, Result};
+use byleave_gate::audit_log::AuditLog as _;
 use byleave_gate::clock::fresh_id;
 use byleave_gate::core::call::Call;
 use byleave_gate::core::id::{AgentId, CallId, SessionId};

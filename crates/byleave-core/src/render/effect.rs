@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::effect::Effect;
+use crate::effect::{Effect, UNKNOWN_HOST};
 
 use super::line::LineRole;
 use super::value;
@@ -78,6 +78,10 @@ fn write_line(page: &mut RenderingBuilder, gutter: &str, verb: &str, target: &st
 }
 
 fn write_host(page: &mut RenderingBuilder, gutter: &str, verb: &str, host: &str, port: u16) {
+    if host == UNKNOWN_HOST {
+        page.push_line(LineRole::Effect, gutter, &format!("{verb:<6} a host that is not known"));
+        return;
+    }
     let international = host.split('.').any(|label| label.starts_with("xn--"));
     let note = if international { ", a name with non-ASCII letters" } else { "" };
     write_line(page, gutter, verb, host, &format!(" port {port}{note}"));

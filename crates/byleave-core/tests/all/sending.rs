@@ -82,8 +82,8 @@ fn a_condition_on_foreign_text_holds_for_sessions_that_read_some() {
     let policy = Policy::new(vec![asks, allows]).unwrap();
     assert!(policy.depends_on_foreign_text());
     for effect in [reach("a.example"), send("a.example")] {
-        assert_eq!(verdict(&policy, &[effect.clone()], false), Allow, "{effect}");
-        assert_eq!(verdict(&policy, &[effect.clone()], true), Ask, "{effect}");
+        assert_eq!(verdict(&policy, std::slice::from_ref(&effect), false), Allow, "{effect}");
+        assert_eq!(verdict(&policy, std::slice::from_ref(&effect), true), Ask, "{effect}");
     }
     let text = "[[rule]]\nid = \"r\"\nverdict = \"deny\"\nsend = \"*\"\nwhen = { read_foreign = true }";
     let policy = Policy::new(rules(Layer::Project, text)).unwrap();

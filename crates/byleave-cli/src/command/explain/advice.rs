@@ -1,7 +1,7 @@
 //! Advice on how to get another verdict. It says so if there is no way.
 
 use byleave_gate::core::decision::{AskCause, DecisionReason, Verdict};
-use byleave_gate::core::effect::Effect;
+use byleave_gate::core::effect::{Effect, UNKNOWN_HOST};
 use byleave_gate::core::pattern::escape_glob;
 use byleave_gate::core::policy::Layer;
 
@@ -124,6 +124,7 @@ fn allowing(explained: &CallExplanation<'_>, reason: &DecisionReason, own: &str)
                 _ => continue,
             },
             Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => escape_glob(path),
+            Effect::Reach { host, .. } | Effect::Send { host, .. } if host == UNKNOWN_HOST => continue,
             Effect::Reach { host, .. } | Effect::Send { host, .. } => host.clone(),
             Effect::Invoke { tool } => tool.clone(),
             Effect::Unconfined { .. } | Effect::Unknown { .. } => continue,

@@ -1,6 +1,6 @@
 //! Formats words, commands and effects for people: quoted for a shell, escaped and shortened.
 
-use byleave_gate::core::effect::Effect;
+use byleave_gate::core::effect::{Effect, UNKNOWN_HOST};
 use byleave_gate::shell::commands::{Redirection, RedirectionAccess, SimpleCommand};
 use byleave_gate::shell::word::Word;
 
@@ -55,6 +55,9 @@ pub(super) fn target(effect: &Effect) -> String {
             format!("{}{file}", shortened(&words.join(" ")))
         }
         Effect::Read { path } | Effect::Write { path } | Effect::Delete { path } => one_line(path),
+        Effect::Reach { host, .. } | Effect::Send { host, .. } if host == UNKNOWN_HOST => {
+            "a host that is not known".to_owned()
+        }
         Effect::Reach { host, port } | Effect::Send { host, port } => {
             one_line(&format!("{host}, port {port}"))
         }

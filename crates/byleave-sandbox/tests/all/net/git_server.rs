@@ -100,7 +100,7 @@ async fn serve(mut stream: TcpStream, root: &Path, fetches: &AtomicUsize) -> Opt
     command.env("GIT_PROTOCOL", header("git-protocol").unwrap_or_default());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take()?;
+    let mut stdin = child.stdin.take().unwrap();
     let body = bytes.split_off(end + 4);
     std::thread::spawn(move || stdin.write_all(&body).ok());
     let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.ok()?.ok()?.stdout;

@@ -114,7 +114,7 @@ async fn a_host_that_may_only_be_read_gets_no_body_over_tls_and_no_other_protoco
     let before = server.seen.lock().unwrap().len();
     let got = curl(&["-x", &at, &url]).await;
     assert!(!got.status.success() && server.seen.lock().unwrap().len() == before, "{got:?}");
-    let last = proxy.serving.decisions().into_iter().filter_map(|one| one.reason).last().unwrap();
+    let last = proxy.serving.decisions().into_iter().filter_map(|one| one.reason).next_back().unwrap();
     assert!(
         last.contains("does not trust the certificate") && last.contains("`send = [\"a.example\"]`"),
         "{last}"
