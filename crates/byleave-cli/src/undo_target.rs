@@ -19,7 +19,6 @@ use crate::app_context::AppContext;
 use crate::args::AskArg;
 use crate::call_display::{self, relative};
 use crate::console::one_line;
-use crate::default_session;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::{format_duration, now};
@@ -199,7 +198,8 @@ pub(crate) async fn prepare_undo(
     let undo = Call {
         id: CallId::new(fresh_id()),
         tenant: options.tenant.clone(),
-        session: default_session::resolve(None, options)?,
+        // A session of its own, so that it waits for no question of an agent.
+        session: SessionId::new("undo")?,
         agent: AgentId::new("undo")?,
         tool: "undo".into(),
         arguments,

@@ -293,11 +293,13 @@ pub(super) async fn who_stands_behind_an_answered_call_sees_it_through(
     stage.bench.kill(ledger).await?;
     // The process that answered is gone. Only the blocked call resumes the answered one.
     let gate = stage.gate().await?.settings(inbox()).build()?;
-    let mut events = gate.subscribe();
-    if matches!(gate.advance(behind.clone()).await, CallStatus::Blocked { .. }) {
-        until(&mut events, |fact| matches!(fact, RecordEvent::Settled(_))).await?;
+    let id = behind.id;
+    let mut standing = gate.advance(behind).await;
+    while matches!(standing, CallStatus::Blocked { .. }) {
+        gate.wait_for_progress(&standing).await;
+        standing = gate.resume(id).await;
     }
-    waiting(gate.advance(behind).await)?;
+    waiting(standing)?;
     same("the content", &gate.settle(stage.read("f")?).await.to_text().as_str(), &"old f+new")
 }
 

@@ -243,3 +243,18 @@ fn under_everyday_an_ordinary_session_is_not_interrupted() {
         assert_eq!(refused.status.code(), Some(3), "{asked}: {refused:?}");
     }
 }
+
+// req: E6, E9
+// door: program
+#[test]
+fn an_undo_waits_for_no_question() {
+    let doors = fixture("", UNDOABLE);
+    assert_eq!(call(&doors, "edit").status.code(), Some(0));
+    // In the same session and about the same file.
+    let denied = args(&bash("sed -i s/good-bye/x/ notes.txt; curl https://example.org"));
+    let waits = doors.run(&["call", "bash", "--ask", "inbox", "--session", "edit", "--args", &denied]);
+    assert_eq!(waits.status.code(), Some(4), "{waits:?}");
+    let undone = doors.run(&["undo"]);
+    assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+    assert_eq!(std::fs::read_to_string(doors.stand.file("notes.txt")).unwrap().trim(), "hello");
+}

@@ -35,7 +35,7 @@ fn an_approval_for_a_directory_covers_every_tool_that_writes_there() {
     assert_eq!(call(&doors, "write_file", &write_file("src/new.txt")), Some(4));
     let told = approve_src(&doors, &[]);
     assert!(told.contains("only in the session") && told.contains("until "), "{told}");
-    let edit = json!({"path": "src/a.txt", "old_string": "1", "new_string": "2"});
+    let edit = json!({"path": "src/a.txt", "old": "1", "new": "2"});
     assert_eq!(call(&doors, "edit", &edit), Some(0));
     assert_eq!(call(&doors, "bash", &bash("sed -i s/2/3/ src/a.txt")), Some(0));
     let patch = "--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1 +1 @@\n-a = 3\n+a = 4\n";
