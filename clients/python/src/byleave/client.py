@@ -194,7 +194,8 @@ class Client:
         return self._ask(QuestionView, requests.question(question))
 
     def answer(self, question: str, digest: str, kind: str, **fields: Json) -> CallStatus:
-        """Answers a question as it was shown: `yes`, `no`, `edit`, `partial`, `standing-approval`, `result` or `abort`, with its fields."""
+        """Answers a question as it was shown: `yes`, `no`, `edit`, `partial`, `standing-approval`,
+        `result` or `abort`, with its fields."""
         return self._ask(CallStatus, requests.answer(question, digest, {"kind": kind, **fields}))
 
     def standing_approvals(self) -> list[StandingApproval]:
@@ -401,7 +402,8 @@ class AsyncClient:
         return await self._ask(QuestionView, requests.question(question))
 
     async def answer(self, question: str, digest: str, kind: str, **fields: Json) -> CallStatus:
-        """Answers a question as it was shown: `yes`, `no`, `edit`, `partial`, `standing-approval`, `result` or `abort`, with its fields."""
+        """Answers a question as it was shown: `yes`, `no`, `edit`, `partial`, `standing-approval`,
+        `result` or `abort`, with its fields."""
         return await self._ask(CallStatus, requests.answer(question, digest, {"kind": kind, **fields}))
 
     async def standing_approvals(self) -> list[StandingApproval]:

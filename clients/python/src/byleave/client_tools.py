@@ -95,7 +95,10 @@ def value_of(result: Result) -> Json:
 def data_of(source: str | Spec) -> Json:
     """Returns the data of a tool that the function that runs is given, or `None`. The data of a function is its released value."""
     for name, given in _data.get().items():
-        is_source = name == source if isinstance(source, str) else name.startswith("own.") and name.rpartition(".")[2] == source.name
+        if isinstance(source, str):
+            is_source = name == source
+        else:
+            is_source = name.startswith("own.") and name.rpartition(".")[2] == source.name
         if is_source and isinstance(given, dict):
             data = given.get("data")
             is_value = not isinstance(source, str) and isinstance(data, dict) and data.keys() == {"value"}
