@@ -113,7 +113,7 @@ impl<'a> RuleUnderTest<'a> {
             let mut rules = builtin_rules(places).ok()?;
             rules.retain(|other| other.id != rule.id);
             rules.push(Rule { when: RuleCondition::default(), ..(*rule).clone() });
-            Policy::new(rules).ok()
+            Some(Policy::new(rules).ok()?.with_workspace(places.workspace))
         });
         let policy = policy.as_ref()?;
         let mut manifest = Manifest::new("example", "", serde_json::Value::Null);
