@@ -101,8 +101,9 @@ def data_of(source: str | Spec) -> Json:
             is_source = name.startswith("own.") and name.rpartition(".")[2] == source.name
         if is_source and isinstance(given, dict):
             data = given.get("data")
-            is_value = not isinstance(source, str) and isinstance(data, dict) and data.keys() == {"value"}
-            return data["value"] if is_value else data
+            if not isinstance(source, str) and isinstance(data, dict) and data.keys() == {"value"}:
+                return data["value"]
+            return data
     return None
 
 
