@@ -18,6 +18,7 @@ use crate::dir_handle::{self, FileIdentity, permission_bits, stat_at};
 use crate::error::{Error, IoContext as _};
 use crate::file_digest::FileReader;
 use crate::paths;
+use crate::tree_copy;
 use crate::whiteout::{self, WhiteoutMarks};
 use crate::xattrs;
 
@@ -141,6 +142,12 @@ impl LayerScanner<'_, '_> {
         }
         let was =
             pair.lower.map(|lower| stat_at(lower, pair.name)).transpose().context("inspect", at())?.flatten();
+        if let (Some(was), Some(lower)) = (&was, pair.lower)
+            && self.options.is_full_tree
+            && tree_copy::is_placeholder((lower.as_fd(), pair.name), was, &is)
+        {
+            return Ok(());
+        }
         if FileType::from_raw_mode(is.st_mode) == FileType::Directory {
             self.visit_new_directory(pair, was.as_ref(), &is, whole)
         } else {
@@ -184,12 +191,13 @@ impl LayerScanner<'_, '_> {
         self.visit_directory(&upper, lower.as_ref(), pair.inside, whole)
     }
 
-    /// Compares a directory that exists on both sides: only its mode and owner can differ.
+    /// Compares a directory that exists on both sides: its mode can differ, and its owner if this process is root. The command of an
+    /// ordinary user gives a directory no other owner, but the directories of a copy can only be their own.
     fn visit_same_directory(&mut self, inside: &str, was: &Stat, is: &Stat) {
         if permission_bits(was.st_mode) != permission_bits(is.st_mode) {
             self.add(inside, Some((directory(was), was)), Some((directory(is), is)));
         }
-        if (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid) {
+        if rustix::process::geteuid().is_root() && owner(was) != owner(is) {
             let path = self.text(inside);
             self.result.caveats.add(Caveat::OwnerChanged, &path);
         }
@@ -224,7 +232,9 @@ impl LayerScanner<'_, '_> {
             other_attributes =
                 attributes && old == new && before == after && self.attributes_differ(pair, is)?;
         }
-        let other_owner = (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid);
+        // In the whole tree of an ordinary user, every file is their own.
+        let is_kept = rustix::process::geteuid().is_root() || !self.options.is_full_tree;
+        let other_owner = is_kept && owner(was) != owner(is);
         // It is linked to a file that the command created. The link is lost unless both are committed.
         let is_linked = is.st_nlink > 1 && is.st_nlink != was.st_nlink;
         // A whole tree has all names of a file. A layer has only the touched ones.
@@ -391,6 +401,10 @@ impl LayerScanner<'_, '_> {
     fn path(&self, inside: &str) -> PathBuf {
         self.text(inside).into()
     }
+}
+
+const fn owner(stat: &Stat) -> (u32, u32) {
+    (stat.st_uid, stat.st_gid)
 }
 
 /// Checks whether the node is a directory.

@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use byleave_core::digest::Digest;
@@ -219,8 +219,20 @@ impl LayerStack {
     }
 }
 
-/// Finds the scratch directories that exist in a directory. The search is bounded: missed ones are shown as changes.
-pub fn find_scratch_dirs(root: &Path, scratch: &[ScratchName]) -> Result<Vec<PathBuf>, Error> {
+/// What a copy of a directory must take into account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeSurvey {
+    /// The scratch directories that exist, sorted.
+    pub scratch: Vec<PathBuf>,
+    /// A directory that belongs to another user, or to another group than the one of this process. The kernel cannot give such an owner
+    /// to a file of an overlay that an ordinary user mounts: each change beneath it fails with `EOVERFLOW`.
+    pub other_owner: Option<PathBuf>,
+}
+
+/// Looks for scratch directories, and for directories of another owner. The search is bounded: a scratch directory that it misses is
+/// shown as a change.
+pub fn survey(root: &Path, scratch: &[ScratchName]) -> Result<TreeSurvey, Error> {
+    let mut other_owner = has_other_owner(root)?.then(|| root.to_owned());
     let mut found = Vec::new();
     let mut looked_at = 0;
     let mut ahead = vec![(String::new(), 0)];
@@ -239,10 +251,13 @@ pub fn find_scratch_dirs(root: &Path, scratch: &[ScratchName]) -> Result<Vec<Pat
             let entry = entry.context("list", &directory)?;
             looked_at += 1;
             if looked_at > MAX_VISITED || found.len() >= MAX_FOUND {
-                return Ok(found);
+                return Ok(TreeSurvey { scratch: found, other_owner });
             }
             if !entry.file_type().context("inspect", entry.path())?.is_dir() {
                 continue;
+            }
+            if other_owner.is_none() && has_other_owner(&entry.path())? {
+                other_owner = Some(entry.path());
             }
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
@@ -260,5 +275,18 @@ pub fn find_scratch_dirs(root: &Path, scratch: &[ScratchName]) -> Result<Vec<Pat
         }
     }
     found.sort();
-    Ok(found)
+    Ok(TreeSurvey { scratch: found, other_owner })
+}
+
+/// Checks whether an ordinary user's overlay could not give a file the owner of this directory. Root can give any owner.
+fn has_other_owner(directory: &Path) -> Result<bool, Error> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if uid.is_root() {
+        return Ok(false);
+    }
+    match fs::symlink_metadata(directory) {
+        Ok(found) => Ok((found.uid(), found.gid()) != (uid.as_raw(), gid.as_raw())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).context("inspect", directory),
+    }
 }

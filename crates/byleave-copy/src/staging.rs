@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::os::fd::AsFd as _;
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
 
@@ -137,6 +137,39 @@ impl<'a> CommitStaging<'a> {
         Ok(())
     }
 
+    /// Gives an incoming file the group that it would have without a copy: the one of the file that it replaces, or of a directory that
+    /// passes on its group. In the copy of an ordinary user it can only have their own. They may give away no group but those that they
+    /// are in; it is kept as it is then.
+    fn keep_group(&self, root: usize, inside: &str, incoming: &StorageSlot) -> Result<(), Errno> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let Some(within) = self.context.roots.get(root) else { return Ok(()) };
+        let group = match within.stat(inside) {
+            Ok(Some(replaced)) => Some(replaced.st_gid),
+            _ => match within.stat(paths::parent(inside)) {
+                Ok(Some(above)) if Mode::from_raw_mode(above.st_mode).contains(Mode::SGID) => {
+                    Some(above.st_gid)
+                }
+                _ => None,
+            },
+        };
+        let (handle, path) = self.context.resolve_slot(incoming)?;
+        let Some((group, is)) = group.zip(handle.stat(path)?) else { return Ok(()) };
+        // A change of the group would take these bits from a file.
+        let special = Mode::from_raw_mode(is.st_mode).intersects(Mode::SUID | Mode::SGID);
+        let is_directory = FileType::from_raw_mode(is.st_mode) == FileType::Directory;
+        if is.st_gid == group || (special && !is_directory) {
+            return Ok(());
+        }
+        let (above, name) = handle.parent(path)?;
+        let group = Some(rustix::fs::Gid::from_raw(group));
+        match rustix::fs::chownat(&*above, name, None, group, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::PERM) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Creates a directory like one of the layer, open for its owner until it is filled.
     fn directory(&mut self, root: usize, like: &str) -> Result<(StorageSlot, FileIdentity), Error> {
         let slot = self.new_slot(root, "in");
@@ -171,7 +204,9 @@ impl SlotAllocator for CommitStaging<'_> {
         let path = format!("{}/{}/{inside}", self.id, layers::changes_path(method, item.root));
         self.open_layer(&path)?;
         if item.after.is_some_and(|is| is.is_directory()) {
-            return self.directory(item.root, &path);
+            let made = self.directory(item.root, &path)?;
+            self.keep_group(item.root, inside, &made.0).context("keep the group of", inside)?;
+            return Ok(made);
         }
         let now = self.context.copies.identity(&path).context("inspect", &path)?;
         // Only the file that was shown may be committed.
@@ -182,7 +217,9 @@ impl SlotAllocator for CommitStaging<'_> {
         if !now.as_ref().is_some_and(same) {
             return Err(Error::NotListed(item.change.path.clone()));
         }
-        self.prepare(item.root, StorageSlot { root: None, path })
+        let slot = StorageSlot { root: None, path };
+        self.keep_group(item.root, inside, &slot).context("keep the group of", inside)?;
+        self.prepare(item.root, slot)
     }
 
     fn new_slot(&mut self, root: usize) -> StorageSlot {

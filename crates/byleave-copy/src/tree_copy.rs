@@ -1,4 +1,5 @@
-//! Copies trees and single files. Blocks are shared if the filesystem supports it. Modes, times, owners and attributes are kept.
+//! Copies trees and single files. Blocks are shared if the filesystem supports it. Modes, times and attributes are kept, and owners if
+//! this process is root. What this process cannot read has an empty placeholder in the copy, which nobody can read either.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -12,6 +13,10 @@ use rustix::io::Errno;
 use crate::dir_handle::{self, permission_bits};
 use crate::error::{Error, IoContext as _};
 use crate::xattrs;
+
+/// How a file is opened that must not exist yet.
+const WRITE_NEW: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Copies the contents of a directory into an empty one, up to the limit.
 pub(crate) fn copy_tree(from: &Path, to: &Path, limit_bytes: u64) -> Result<(), Error> {
@@ -67,7 +72,13 @@ impl TreeCopier<'_> {
         let stat = rustix::fs::statat(from.0, from.1, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let source = dir_handle::open_owned(from.0, from.1, &stat)?;
+                let source = match dir_handle::open_owned(from.0, from.1, &stat) {
+                    // A directory of another user can neither be read nor opened for its owner.
+                    Err(Errno::ACCESS | Errno::PERM) if self.top.is_some() => {
+                        return rustix::fs::mkdirat(to.0, to.1, Mode::empty());
+                    }
+                    other => other?,
+                };
                 rustix::fs::mkdirat(to.0, to.1, Mode::RWXU)?;
                 let target = dir_handle::open_directory(to.0, to.1)?;
                 self.copy_contents(&source, &target)?;
@@ -79,7 +90,12 @@ impl TreeCopier<'_> {
                 }
                 let size = u64::try_from(stat.st_size).unwrap_or_default();
                 self.remaining_bytes = self.remaining_bytes.checked_sub(size).ok_or(Errno::FBIG)?;
-                file(from, to, &stat)?;
+                match file(from, to, &stat) {
+                    Err(Errno::ACCESS) if self.top.is_some() => {
+                        rustix::fs::openat(to.0, to.1, WRITE_NEW, Mode::empty())?;
+                    }
+                    other => other?,
+                }
             }
             FileType::Symlink => {
                 let to_where = rustix::fs::readlinkat(from.0, from.1, Vec::new())?;
@@ -113,8 +129,7 @@ impl TreeCopier<'_> {
 fn file(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr), stat: &Stat) -> Result<(), Errno> {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let source = rustix::fs::openat(from.0, from.1, read, Mode::empty())?;
-    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let target = rustix::fs::openat(to.0, to.1, write, Mode::RUSR | Mode::WUSR)?;
+    let target = rustix::fs::openat(to.0, to.1, WRITE_NEW, Mode::RUSR | Mode::WUSR)?;
     if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
         let (mut source, mut target) = (
             File::from(source.try_clone().map_err(|error| errno(&error))?),
@@ -123,6 +138,18 @@ fn file(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr), stat: &Stat)
         std::io::copy(&mut source, &mut target).map_err(|error| errno(&error))?;
     }
     copy_metadata(stat, &source, &target)
+}
+
+/// Checks whether an entry of a tree stands for an original that this process cannot read: it is empty and closed for everybody.
+pub(crate) fn is_placeholder(original: (BorrowedFd<'_>, &CStr), was: &Stat, is: &Stat) -> bool {
+    let kind = FileType::from_raw_mode(is.st_mode);
+    let empty = kind == FileType::Directory || is.st_size == 0;
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    permission_bits(is.st_mode) == 0
+        && empty
+        && kind == FileType::from_raw_mode(was.st_mode)
+        && matches!(kind, FileType::Directory | FileType::RegularFile)
+        && rustix::fs::openat(original.0, original.1, read, Mode::empty()).err() == Some(Errno::ACCESS)
 }
 
 fn errno(error: &std::io::Error) -> Errno {

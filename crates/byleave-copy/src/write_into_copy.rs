@@ -19,10 +19,12 @@ use crate::xattrs;
 /// The modes of a new file, and of a directory that it needs.
 const NEW_FILE_MODE: u32 = 0o644;
 const NEW_DIRECTORY_MODE: u32 = 0o755;
+/// The bits that let a program run as the owner or group of its file.
+const SET_ID_BITS: u32 = 0o6000;
 
 impl WorkspaceCopy {
-    /// Writes a whole file to the copy. A replaced file passes on its owner, its attributes and, if `mode` is absent, its mode. A new
-    /// file gets the owner of its directory. Missing directories are created.
+    /// Writes a whole file to the copy. A replaced file passes on its owner and group as far as this process may give them, its
+    /// attributes and, if `mode` is absent, its mode. A new file gets those of its directory. Missing directories are created.
     pub fn write_file(&self, path: &Path, content: &[u8], mode: Option<u32>) -> Result<(), Error> {
         let spot = self.locate(path)?;
         let there = spot.existing.as_ref().map(|there| (there, FileType::from_raw_mode(there.st_mode)));
@@ -35,22 +37,33 @@ impl WorkspaceCopy {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let made =
             rustix::fs::openat(&*above, name, flags, Mode::RUSR | Mode::WUSR).context("create", path)?;
+        let mut is_same_owner = true;
         match like {
             Some(like) => {
-                copy_owner(&made, like).context("keep the owner of", path)?;
+                if !rustix::process::geteuid().is_root() && like.st_uid != rustix::process::geteuid().as_raw()
+                {
+                    return Err(cannot_write(path, "the file belongs to another user"));
+                }
+                is_same_owner = copy_owner(&made, like).context("keep the owner of", path)?;
                 let source = spot
                     .below
                     .open_at(&spot.inside, OFlags::RDONLY | OFlags::NONBLOCK)
                     .context("open", path)?;
                 xattrs::copy_all(&source, &made).context("keep the attributes of", path)?;
             }
-            None => copy_owner(&made, &rustix::fs::fstat(&*above).context("inspect", path)?)
-                .context("change the owner of", path)?,
+            None => {
+                let directory = rustix::fs::fstat(&*above).context("inspect", path)?;
+                copy_owner(&made, &directory).context("change the owner of", path)?;
+            }
         }
         let mut file = File::from(made);
         file.write_all(content).context("write", path)?;
         // The mode is set last, because writing clears the setuid and setgid bits.
-        let mode = mode.or_else(|| like.map(|like| permission_bits(like.st_mode))).unwrap_or(NEW_FILE_MODE);
+        let mut mode =
+            mode.or_else(|| like.map(|like| permission_bits(like.st_mode))).unwrap_or(NEW_FILE_MODE);
+        if !is_same_owner {
+            mode &= !SET_ID_BITS;
+        }
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)).context("set the mode of", path)
     }
 
@@ -128,13 +141,25 @@ impl LayerLocation {
     }
 }
 
-/// Gives a new file the owner of another one. The kernel returns an error if this needs a permission that the process lacks.
-fn copy_owner(made: &impl std::os::fd::AsFd, like: &Stat) -> Result<(), Errno> {
+/// Gives a new file the owner and group of another one, as far as this process may, and returns whether it did. An ordinary user who
+/// replaces a file of another group gives it their own, as with every program that writes a new file and renames it.
+fn copy_owner(made: &impl std::os::fd::AsFd, like: &Stat) -> Result<bool, Errno> {
     let is = rustix::fs::fstat(made)?;
+    let (uid, gid) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
     if (is.st_uid, is.st_gid) == (like.st_uid, like.st_gid) {
-        return Ok(());
+        return Ok(true);
     }
-    rustix::fs::fchown(made, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid)))
+    match rustix::fs::fchown(made, Some(uid), Some(gid)) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM) if !rustix::process::geteuid().is_root() => {
+            // A member of a group may give the group alone.
+            match rustix::fs::fchown(made, None, Some(gid)) {
+                Ok(()) | Err(Errno::PERM) => Ok(false),
+                Err(error) => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn cannot_write(path: &Path, why: &'static str) -> Error {

@@ -199,8 +199,13 @@ impl Rehearsal {
 /// Checks whether a decision asks only because nobody can tell what the programs of the plan do.
 ///
 /// Known effects are not unclear. If the text of the command says that it writes, removes or reaches something, that is asked about,
-/// whatever the copy shows. The same applies to effects that leave the sandbox, and to effects that only a tool knows.
+/// whatever the copy shows. The same applies to effects that leave the sandbox, and to effects that only a tool knows. It also applies
+/// to a command of a version control system that is not understood: a copy hides files, but not what was committed of them.
 pub fn asks_only_if_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
+    let is_unknown = |effect: &Effect| matches!(effect, Effect::Unknown { .. });
+    if plan.effects.iter().any(is_unknown) && plan.effects.iter().any(runs_version_control) {
+        return false;
+    }
     let riddle = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
     let at = |place: &u32| usize::try_from(*place).ok().and_then(|place| plan.effects.get(place));
     let asks = ruling.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
@@ -218,6 +223,15 @@ pub fn asks_only_if_unclear(plan: &Plan, ruling: &PolicyDecision) -> bool {
                 && !reason.effects.is_empty()
                 && reason.effects.iter().all(|place| at(place).is_some_and(riddle))
         })
+}
+
+/// Programs that keep older contents of files and print them.
+const VERSION_CONTROL: [&str; 8] = ["git", "hg", "jj", "sl", "svn", "fossil", "bzr", "darcs"];
+
+fn runs_version_control(effect: &Effect) -> bool {
+    let Effect::Run { program, argv } = effect else { return false };
+    let names = |path: &str| VERSION_CONTROL.contains(&path.rsplit('/').next().unwrap_or(path));
+    names(program) || argv.first().is_some_and(|name| names(name))
 }
 
 /// Checks whether a plan only reads and changes files, and a decision asks only about the changes.
@@ -362,6 +376,15 @@ mod tests {
             "turned off"
         );
         assert!(!spared(&quiet(), &plan(), &asked, Mode::ConfirmAll, ON), "everything is to be asked");
+        // What was committed of a hidden file is not hidden on a copy.
+        for program in ["git", "/usr/bin/git", "/usr/local/bin/jj"] {
+            let mut stored = plan();
+            stored.effects[0] =
+                Effect::Run { program: program.into(), argv: vec!["g".into(), "show".into()] };
+            assert!(!spared(&quiet(), &stored, &asked, mode, ON), "{program}");
+            stored.effects[1] = Effect::Read { path: "/w/c".into() };
+            assert!(spared(&quiet(), &stored, &asks(&[(AskCause::Default, &[0])]), mode, ON), "{program}");
+        }
         let change = FileChange {
             path: "/w/a".into(),
             before: None,

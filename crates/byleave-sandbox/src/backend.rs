@@ -135,7 +135,10 @@ pub fn start_on(
     command: &CommandSpec,
     run_as: RunAs,
 ) -> Result<RunningCommand, LaunchError> {
-    launch::identity(run_as)?;
+    match rung {
+        Backend::Native => launch::identity(run_as)?,
+        Backend::Bwrap | Backend::Landlock => launch::own_identity(run_as)?,
+    };
     let landlock = crate::clone3::landlock_version();
     confinement.check_enforcement(|guarantee| rung.enforcement(landlock, confinement, guarantee))?;
     // The other backends cannot pass a terminal out.

@@ -226,6 +226,67 @@ pub(crate) fn landlock() -> Result<u32, i32> {
     version.map(|version| u32::try_from(version).unwrap_or(0)).map_err(|Errno(errno)| errno)
 }
 
+/// A child in a user namespace of its own that does nothing. The namespace can be opened and its ids mapped while the child lives.
+pub(crate) struct PausedChild {
+    pid: u32,
+    pidfd: OwnedFd,
+    /// The stack of the child.
+    _stack: Vec<u128>,
+}
+
+impl PausedChild {
+    /// Starts the child. It must not run while this process ends a thread that waits for all children.
+    pub(crate) fn in_user_namespace() -> Result<Self, Errno> {
+        let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
+        let mut pidfd: i32 = -1;
+        let args = CloneArgs {
+            flags: CLONE_VM | CLONE_PIDFD | CLONE_CLEAR_SIGHAND | CLONE_NEWUSER,
+            pidfd: (&raw mut pidfd) as u64,
+            stack: stack.as_mut_ptr() as u64,
+            stack_size: STACK_BYTES as u64,
+            ..CloneArgs::default()
+        };
+        let before = set_blocked_signals(u64::MAX)?;
+        // SAFETY: the stack belongs to the child until it has been reaped, which `drop` waits for. All signals are blocked, so no
+        // handler of the child runs on our memory. `pause` touches nothing.
+        let cloned = syscall_result(unsafe {
+            let cloned = [(&raw const args) as usize, size_of::<CloneArgs>()];
+            clone_and_run(number::CLONE3, cloned, pause, std::ptr::null_mut())
+        });
+        set_blocked_signals(before)?;
+        let pid = u32::try_from(cloned?).map_err(|_| Errno(22))?;
+        // SAFETY: the kernel has put a descriptor there that no other code knows of.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        Ok(Self { pid, pidfd, _stack: stack })
+    }
+
+    /// Returns its process id.
+    pub(crate) const fn pid(&self) -> u32 {
+        self.pid
+    }
+}
+
+impl Drop for PausedChild {
+    fn drop(&mut self) {
+        // Both fail only if there is no such child any more.
+        rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL).unwrap_or_default();
+        reap(&self.pidfd).unwrap_or_default();
+    }
+}
+
+/// Waits until it is killed, without using any memory but its stack.
+extern "C" fn pause(_: *mut u8) -> ! {
+    loop {
+        // Without descriptors and without a time, this waits for a signal.
+        let _waited = syscall_with_numbers(number::PPOLL, [0; 6]);
+    }
+}
+
+/// Moves this thread into a mount namespace of its own, which begins as a copy. Only for a thread that ends soon.
+pub(crate) fn unshare_mounts() -> Result<(), Errno> {
+    syscall_with_numbers(number::UNSHARE, [CLONE_NEWNS as usize, 0, 0, 0, 0, 0]).map(drop)
+}
+
 /// Changes the user of this thread for good, but not of the process. Only for a thread that ends soon.
 pub(crate) fn change_thread_user(identity: UserIdentity) -> Result<(), i32> {
     let (uid, gid) = (identity.uid as usize, identity.gid as usize);

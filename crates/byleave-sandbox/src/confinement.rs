@@ -109,6 +109,16 @@ impl CopySource {
         };
         lowers.iter().chain(others)
     }
+
+    /// Returns the directory that contains the layers that are written. The kernel wants them in one mount.
+    pub(crate) fn written_dir(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Overlay { upper_dir: upper, work_dir: work, .. } => {
+                upper.parent().filter(|parent| work.parent() == Some(parent))
+            }
+            Self::Tree { .. } => None,
+        }
+    }
 }
 
 /// A policy that is asked about every path in some directories, before and after every command.

@@ -20,7 +20,9 @@ use crate::backend::{self, Backend};
 use crate::clone3;
 use crate::confinement::{Confinement, FileConfinement, Network, ReadScope};
 use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
-use crate::launch::{CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity};
+use crate::launch::{
+    CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity, owner_on_disk,
+};
 use crate::limits::ResourceLimits;
 use crate::plan::CommandSpec;
 use crate::plan_format::{InitProcessStep, MountOp};
@@ -161,8 +163,8 @@ fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnviron
 }
 
 fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
-    let identity = identity(run_as)?;
-    let folder = CommandTempDir::new(identity)?;
+    let owner = owner_on_disk(run_as);
+    let folder = CommandTempDir::new(owner)?;
     let mut confinement = usual(&folder.path);
     // Missing guarantees are reported later. They must not prevent the attempt.
     confinement.waived.extend(Guarantee::ALL);
@@ -170,7 +172,7 @@ fn attempt(rung: Backend, run_as: RunAs) -> Result<CommandOutcome, LaunchError> 
     let files = &confinement.files;
     for directory in files.home.iter().chain(&files.writable).chain(&files.protected) {
         fs::create_dir_all(directory).map_err(making)?;
-        chown(directory, Some(identity.uid), Some(identity.gid)).map_err(making)?;
+        chown(directory, Some(owner.uid), Some(owner.gid)).map_err(making)?;
     }
     for file in &files.hidden {
         fs::write(file, "").map_err(making)?;

@@ -230,20 +230,22 @@ impl ExecutionEnv {
         way: NetworkAccess,
     ) -> Result<PreparedCopy, PrepareCopyError> {
         let roots = confinement.files.writable.clone();
-        let (overlays, lesser) = match self.overlay() {
-            Ok(()) => (true, None),
-            Err(why) => (false, Some(why)),
-        };
-        let method = if overlays { CopyMethod::Overlay } else { CopyMethod::Tree };
         let store = self.open_store()?;
+        let mut scratch_dirs = Vec::new();
+        let mut weaker_reason = self.overlay().err();
+        for root in &roots {
+            let survey = scratch::survey(root, &self.store_settings.scratch)?;
+            scratch_dirs.extend(survey.scratch);
+            let of_others = |path: PathBuf| format!("`{}` belongs to another user or group", path.display());
+            weaker_reason = weaker_reason.or_else(|| survey.other_owner.map(of_others));
+        }
+        let method = if weaker_reason.is_none() { CopyMethod::Overlay } else { CopyMethod::Tree };
         let mut copy = store.create_copy(run.call.uuid(), &roots, method)?;
         let mut stacks = Vec::new();
-        if overlays {
+        if method == CopyMethod::Overlay {
             let session = run.context.session.as_str();
             let mut paths = store.scratch(session).paths()?;
-            for root in &roots {
-                paths.extend(scratch::find_scratch_dirs(root, &self.store_settings.scratch)?);
-            }
+            paths.extend(scratch_dirs);
             paths.sort();
             paths.dedup();
             // A scratch directory is a mount, which cannot be removed. A command that says that it removes one works on the directory itself.
@@ -255,7 +257,7 @@ impl ExecutionEnv {
             };
         }
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
-        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason: lesser })
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
     }
 
     /// Returns an error if a command cannot run here at all. A start is tried once.

@@ -44,6 +44,7 @@ mod mcp_login;
 mod notices;
 mod ordinary_session;
 mod pictures;
+mod places;
 mod policy;
 #[cfg(feature = "agent")]
 mod provider;

@@ -117,7 +117,7 @@ fn scratch_stays_with_the_session_and_is_no_change() {
     place.directly(
         "echo > Cargo.toml; mkdir -p node_modules/.cache src other/target; echo > other/target/mine",
     );
-    let found = || scratch::find_scratch_dirs(&place.root, &ScratchName::defaults()).unwrap();
+    let found = || scratch::survey(&place.root, &ScratchName::defaults()).unwrap().scratch;
     // A directory that only has the name of a scratch directory is not scratch.
     assert_eq!(found(), [place.root.join("node_modules/.cache")]);
     let run = |session: &str, script: &str| {

@@ -20,7 +20,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use super::process::{InitProcess, spawn_as};
 use super::running::{RunClock, RunningCommand};
 use super::stdio::ChildStdio;
-use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, init_report, internal_error, scan};
+use super::{LaunchError, RunAs, ThisHost, embedded_init, init_report, internal_error, own_identity, scan};
 use crate::clone3;
 use crate::confinement::Confinement;
 use crate::plan::{CommandSpec, LaunchPlan};
@@ -78,7 +78,7 @@ impl Bwrap {
     ) -> Result<RunningCommand, LaunchError> {
         let (confinement, tripwire) = scan::prepare_command(confinement, None)?;
         let confinement = &confinement;
-        let plan = LaunchPlan::new(confinement, command, identity(run_as)?, &ThisHost)?;
+        let plan = LaunchPlan::new(confinement, command, own_identity(run_as)?, &ThisHost)?;
         let network_apart = plan.own_network;
         let (plan, mounts) = plan.for_inner();
         let arguments = self.arguments(&mounts, network_apart);

@@ -17,6 +17,15 @@ pub enum LaunchError {
         "cannot confine a command as root: root outside the sandbox is also root for the kernel's own files; run as another user"
     )]
     Root,
+    /// The files of root could not be mounted for an unprivileged user.
+    #[error("cannot run a command of root as an unprivileged user: {doing}: {error}; run as another user")]
+    MappedUser {
+        /// The step.
+        doing: &'static str,
+        /// The error of the kernel.
+        #[source]
+        error: io::Error,
+    },
     /// A guarantee cannot be given.
     #[error(transparent)]
     Unenforceable(#[from] UnenforceableError),

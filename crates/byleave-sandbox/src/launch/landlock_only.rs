@@ -12,7 +12,7 @@ use super::process::{InitProcess, spawn_as};
 use super::running::{RunClock, RunningCommand};
 use super::stdio::ChildStdio;
 use super::temp_dir::CommandTempDir;
-use super::{LaunchError, RunAs, ThisHost, embedded_init, identity, internal_error, scan};
+use super::{LaunchError, RunAs, ThisHost, embedded_init, internal_error, own_identity, scan};
 use crate::clone3;
 use crate::confinement::Confinement;
 use crate::plan::{CommandSpec, LaunchPlan};
@@ -23,7 +23,7 @@ pub(crate) fn start(
     command: &CommandSpec,
     run_as: RunAs,
 ) -> Result<RunningCommand, LaunchError> {
-    let identity = identity(run_as)?;
+    let identity = own_identity(run_as)?;
     let (confinement, tripwire) = scan::prepare_command(confinement, None)?;
     let confinement = &confinement;
     let scratch = CommandTempDir::new(identity)?;

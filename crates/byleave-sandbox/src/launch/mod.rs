@@ -10,6 +10,8 @@ mod embedded_init;
 mod error;
 mod init_report;
 mod landlock_only;
+mod mapped_user;
+mod mount_calls;
 mod network_bridge;
 mod oci;
 mod outcome;
@@ -60,7 +62,7 @@ use stdio::ChildStdio;
 /// The user that runs the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunAs {
-    /// The user of the launcher. Root is refused.
+    /// The user of the launcher. A command of root runs as an unprivileged user to whom root's files seem to belong.
     #[default]
     Caller,
     /// Another user, for a launcher that is root. It must own the writable paths.
@@ -209,19 +211,41 @@ fn begin(
         let reserve = confinement.limits.reserve_bytes;
         return Err(LaunchError::DiskFull { store_dir: kept_in.to_path_buf(), free, reserve });
     }
-    let pidfd = spawn(program, ends.child_descriptors(), plan.own_network, run_as, group.as_ref())?;
+    let pidfd = spawn(
+        program,
+        ends.child_descriptors(),
+        plan.own_network,
+        (run_as, &confinement.files),
+        group.as_ref(),
+    )?;
     let process = InitProcess { pidfd, is_child: true, control_socket: None };
     Ok(ends.into_running(process, group, plan, clock, tripwire))
 }
 
+/// Returns the user that runs a command on the native backend. A command of root runs as an unprivileged user, for whom the launcher maps
+/// the owner of the files.
 pub(crate) fn identity(run_as: RunAs) -> Result<UserIdentity, LaunchError> {
-    let caller =
-        UserIdentity { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    let is_root = rustix::process::geteuid().is_root();
+    if run_as == RunAs::Caller && is_root { mapped_user::identity() } else { own_identity(run_as) }
+}
+
+/// Returns the user that runs a command where files keep their owner. Root is refused.
+pub(crate) fn own_identity(run_as: RunAs) -> Result<UserIdentity, LaunchError> {
+    let identity = owner_on_disk(run_as);
+    if identity.uid == 0 || identity.gid == 0 && matches!(run_as, RunAs::User(_)) {
+        return Err(LaunchError::Root);
+    }
+    Ok(identity)
+}
+
+/// Returns the owner of the files that a command creates.
+pub(crate) fn owner_on_disk(run_as: RunAs) -> UserIdentity {
     match run_as {
-        RunAs::Caller if caller.uid == 0 => Err(LaunchError::Root),
-        RunAs::User(identity) if identity.uid == 0 || identity.gid == 0 => Err(LaunchError::Root),
-        RunAs::Caller => Ok(caller),
-        RunAs::User(identity) => Ok(identity),
+        RunAs::Caller => UserIdentity {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        },
+        RunAs::User(identity) => identity,
     }
 }
 

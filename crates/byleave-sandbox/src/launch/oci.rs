@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use container::ContainerClient;
 pub use container::RunningContainer;
 
-use super::{CommandOutcome, IndexCache, LaunchError, RunAs, ThisHost, identity, internal_error, scan};
+use super::{CommandOutcome, IndexCache, LaunchError, RunAs, ThisHost, internal_error, own_identity, scan};
 use crate::confinement::{Confinement, CopySource, Network};
 use crate::guarantee::{Enforcement, Guarantee};
 use crate::plan::CommandSpec;
@@ -112,7 +112,7 @@ impl OciEngine {
 
     /// Checks whether a confined command of this user may run in a container. It starts nothing.
     pub fn check_enforcement(&self, confinement: &Confinement, run_as: RunAs) -> Result<(), LaunchError> {
-        identity(run_as)?;
+        own_identity(run_as)?;
         let is_overlay = |source: &CopySource| matches!(source, CopySource::Overlay { .. });
         if confinement.files.copies.iter().any(|copied| is_overlay(&copied.source)) {
             return Err(LaunchError::CopiesUnsupported(
@@ -144,7 +144,7 @@ impl OciEngine {
         run_as: RunAs,
         cache: Option<&IndexCache>,
     ) -> Result<RunningContainer, LaunchError> {
-        let identity = identity(run_as)?;
+        let identity = own_identity(run_as)?;
         self.check_enforcement(confinement, run_as)?;
         if !is_image_name(&self.image) {
             return Err(failed(format!("`{}` is not the name of an image", self.image.escape_debug())));

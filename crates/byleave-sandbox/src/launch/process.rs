@@ -8,9 +8,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::{LaunchError, RunAs, internal_error};
+use super::mapped_user::MappedUser;
+use super::{LaunchError, RunAs, identity, internal_error};
 use crate::cgroup::CommandCgroup;
 use crate::clone3::{self, SpawnStage};
+use crate::confinement::FileConfinement;
 
 /// The first process inside, by its descriptor.
 #[derive(Debug)]
@@ -111,11 +113,26 @@ pub(super) fn spawn(
     program: BorrowedFd<'_>,
     descriptors: [BorrowedFd<'_>; 5],
     network_apart: bool,
-    run_as: RunAs,
+    (run_as, files): (RunAs, &FileConfinement),
     group: Option<&CommandCgroup>,
 ) -> Result<OwnedFd, LaunchError> {
     let group = group.map(AsFd::as_fd);
-    spawn_as(run_as, || clone3::spawn(program, descriptors, network_apart, group))
+    let spawn = || clone3::spawn(program, descriptors, network_apart, group);
+    if run_as != RunAs::Caller || !rustix::process::geteuid().is_root() {
+        return spawn_as(run_as, spawn);
+    }
+    let user = MappedUser::new(files, identity(run_as)?);
+    let entered = in_thread(|| match user.enter() {
+        Ok(()) => Ok(spawn()),
+        Err((doing, error)) => Err(LaunchError::MappedUser { doing, error }),
+    })?;
+    entered.map_err(spawn_error)
+}
+
+/// Calls a function in a thread of its own: the kernel stores the user and the namespaces of each thread separately.
+fn in_thread<T: Send>(call: impl FnOnce() -> Result<T, LaunchError> + Send) -> Result<T, LaunchError> {
+    let ended = || internal_error("starting a thread")(io::Error::other("it ended early"));
+    std::thread::scope(|scope| scope.spawn(call).join().unwrap_or_else(|_| Err(ended())))
 }
 
 /// Starts a process as this user.
@@ -125,26 +142,22 @@ pub(super) fn spawn_as(
 ) -> Result<OwnedFd, LaunchError> {
     let spawned = match run_as {
         RunAs::Caller => spawn(),
-        // The kernel stores the user of each thread separately.
-        RunAs::User(identity) => std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                clone3::change_thread_user(identity).map_err(|errno| (SpawnStage::Capabilities, errno))?;
-                spawn()
-            });
-            thread.join().unwrap_or(Err((SpawnStage::Clone, 11)))
-        }),
+        RunAs::User(identity) => in_thread(move || {
+            let changed = clone3::change_thread_user(identity);
+            Ok(changed.map_err(|errno| (SpawnStage::Capabilities, errno)).and_then(|()| spawn()))
+        })?,
     };
-    spawned.map_err(|(stage, errno)| {
-        let error = io::Error::from_raw_os_error(errno);
-        match stage {
-            SpawnStage::Clone => LaunchError::Namespaces(error),
-            SpawnStage::Capabilities => {
-                LaunchError::Child { doing: "setting its user and its capabilities", error }
-            }
-            SpawnStage::Descriptors => {
-                LaunchError::Child { doing: "putting its descriptors in place", error }
-            }
-            SpawnStage::Exec => LaunchError::Child { doing: "running the first process inside", error },
+    spawned.map_err(spawn_error)
+}
+
+fn spawn_error((stage, errno): (SpawnStage, i32)) -> LaunchError {
+    let error = io::Error::from_raw_os_error(errno);
+    match stage {
+        SpawnStage::Clone => LaunchError::Namespaces(error),
+        SpawnStage::Capabilities => {
+            LaunchError::Child { doing: "setting its user and its capabilities", error }
         }
-    })
+        SpawnStage::Descriptors => LaunchError::Child { doing: "putting its descriptors in place", error },
+        SpawnStage::Exec => LaunchError::Child { doing: "running the first process inside", error },
+    }
 }

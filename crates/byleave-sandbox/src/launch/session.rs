@@ -243,7 +243,13 @@ impl SessionProcess {
         let (orders, taken) = control_socket_pair()?;
         let given = [taken.as_fd(), null.as_fd(), null.as_fd(), written.as_fd(), inner.as_fd()];
         // It has no cgroup of its own. It is our process, never grows, and outlives every command.
-        let pidfd = spawn(embedded_init::init_program()?, given, plan.own_network, run_as, None)?;
+        let pidfd = spawn(
+            embedded_init::init_program()?,
+            given,
+            plan.own_network,
+            (run_as, &confinement.files),
+            None,
+        )?;
         drop((inner, taken));
         let common = plan.clone().for_command();
         let process = InitProcess { pidfd, is_child: true, control_socket: None };

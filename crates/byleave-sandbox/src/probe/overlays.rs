@@ -11,7 +11,9 @@ use rustix::fs::{getxattr, statfs};
 use super::WALL;
 use crate::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network};
 use crate::guarantee::Guarantee;
-use crate::launch::{CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity, start};
+use crate::launch::{
+    CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, owner_on_disk, start,
+};
 use crate::limits::ResourceLimits;
 use crate::plan::CommandSpec;
 
@@ -38,17 +40,17 @@ pub fn probe_overlays(store: &Path, run_as: RunAs) -> Result<(), String> {
 
 /// Runs a command that changes something in a copy, and checks that nothing else changed.
 fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
-    let identity = identity(run_as)?;
-    let (lower, kept) = (CommandTempDir::new(identity)?, CommandTempDir::new_in(store, identity)?);
+    let owner = owner_on_disk(run_as);
+    let (lower, kept) = (CommandTempDir::new(owner)?, CommandTempDir::new_in(store, owner)?);
     let making = |error| LaunchError::Internal { doing: "creating a test copy", error };
     let [upper, work] = ["upper", "work"].map(|name| kept.path.join(name));
     for directory in [&upper, &work] {
         fs::create_dir(directory).map_err(making)?;
-        chown(directory, Some(identity.uid), Some(identity.gid)).map_err(making)?;
+        chown(directory, Some(owner.uid), Some(owner.gid)).map_err(making)?;
     }
     let root = lower.path.clone();
     fs::create_dir(root.join(REPLACED)).map_err(making)?;
-    chown(root.join(REPLACED), Some(identity.uid), Some(identity.gid)).map_err(making)?;
+    chown(root.join(REPLACED), Some(owner.uid), Some(owner.gid)).map_err(making)?;
     let copied = CopiedPath {
         root: root.clone(),
         source: CopySource::Overlay { lower_layers: Vec::new(), upper_dir: upper.clone(), work_dir: work },

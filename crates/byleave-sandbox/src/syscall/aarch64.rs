@@ -78,6 +78,7 @@ pub(crate) mod number {
     pub(crate) const MKDIRAT: usize = 34;
     pub(crate) const SYMLINKAT: usize = 36;
     pub(crate) const PPOLL: usize = 73;
+    pub(crate) const UNSHARE: usize = 97;
     pub(crate) const SIGNALFD4: usize = 74;
     pub(crate) const DUP3: usize = 24;
     pub(crate) const PRLIMIT64: usize = 261;

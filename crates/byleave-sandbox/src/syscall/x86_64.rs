@@ -77,6 +77,7 @@ pub(crate) mod number {
     pub(crate) const MKDIRAT: usize = 258;
     pub(crate) const SYMLINKAT: usize = 266;
     pub(crate) const PPOLL: usize = 271;
+    pub(crate) const UNSHARE: usize = 272;
     pub(crate) const SIGNALFD4: usize = 289;
     pub(crate) const DUP3: usize = 292;
     pub(crate) const PRLIMIT64: usize = 302;

@@ -130,6 +130,8 @@ pub(crate) fn corpus() -> Vec<EscapeCase> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConfinementMethod {
     OneShot,
+    /// The same, for a launcher that is root.
+    OfRoot,
     Session,
     /// A session with a prepared init process.
     Pool,
@@ -148,8 +150,9 @@ enum ConfinementMethod {
 }
 
 impl ConfinementMethod {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::OneShot,
+        Self::OfRoot,
         Self::Session,
         Self::Pool,
         Self::Served,
@@ -182,6 +185,11 @@ attempts! {
     attempts_at_processes_are_held_by_a_one_shot_sandbox: Processes, OneShot, &[];
     attempts_at_privileges_are_held_by_a_one_shot_sandbox: Privileges, OneShot, &[];
     attempts_at_resources_are_held_by_a_one_shot_sandbox: Resources, OneShot, &[];
+    // req: E2, E7
+    attempts_at_files_are_held_for_root: Files, OfRoot, &[];
+    attempts_at_processes_are_held_for_root: Processes, OfRoot, &[];
+    attempts_at_privileges_are_held_for_root: Privileges, OfRoot, &[];
+    attempts_at_resources_are_held_for_root: Resources, OfRoot, &[];
     // req: E2
     attempts_at_files_are_held_by_a_session: Files, Session, &[];
     attempts_at_processes_are_held_by_a_session: Processes, Session, &[];
@@ -404,6 +412,7 @@ fn confined(
         // The guarantees that they lack are the subject of the test.
         ConfinementMethod::Bwrap | ConfinementMethod::Landlock => confinement.waived.extend(Guarantee::ALL),
         ConfinementMethod::OneShot
+        | ConfinementMethod::OfRoot
         | ConfinementMethod::Session
         | ConfinementMethod::Pool
         | ConfinementMethod::Nothing => {}
@@ -413,7 +422,7 @@ fn confined(
         ..Confined::default()
     };
     let run_as = match rustix::process::geteuid().as_raw() {
-        0 => run_as_user(),
+        0 if means != ConfinementMethod::OfRoot => run_as_user(),
         _ => RunAs::Caller,
     };
     let parked = match means {
@@ -686,7 +695,7 @@ impl EscapeFixture {
         supervisor
             .envs([("AWS_SECRET_ACCESS_KEY", "SECRET-ENVVAR"), ("SSH_AUTH_SOCK", "/tmp/ssh-sbx/agent.1")]);
         supervisor.env(ROLE, format!("{means:?}")).env(USER, user().to_string());
-        if !case.as_root {
+        if !case.as_root && means != ConfinementMethod::OfRoot {
             supervisor.uid(user()).gid(user());
         }
         supervisor.stdout(Stdio::piped());

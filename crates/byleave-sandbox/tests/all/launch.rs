@@ -1,11 +1,12 @@
 //! The launcher: how commands end, their environment, and that nothing is left of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
 use byleave_sandbox::confinement::{Confinement, FileConfinement, Network};
 use byleave_sandbox::guarantee::Guarantee;
-use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, LaunchError, RunAs};
+use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, RunAs};
 use byleave_sandbox::limits::{LimitKind, ResourceLimits};
 use byleave_sandbox::plan::CommandSpec;
 
@@ -42,15 +43,56 @@ pub(crate) fn text(printed: &launch::CapturedOutput) -> String {
     String::from_utf8_lossy(&printed.bytes).into_owned()
 }
 
+/// Where root has a workspace of its own, and one of another user: in both, a command owns what the owner of the workspace owns.
+// req: E2, E7
+#[test]
+fn a_command_of_root_is_an_unprivileged_user_that_owns_the_workspace() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        return;
+    }
+    let script = "id -u; id -un; ls -ld . theirs; grep Cap /proc/self/status; echo 1 > new; echo 2 >> kept; chmod 600 kept; \
+        cat /etc/shadow; cat closed; echo 3 > theirs; echo > /proc/sys/kernel/core_pattern; ls /root";
+    for owner in [0, byleave_testkit::user::UID] {
+        let workspace = tempfile::tempdir().unwrap();
+        let at = |name: &str| workspace.path().join(name);
+        for (name, mode, of) in [("kept", 0o600, owner), ("closed", 0o600, 4242), ("theirs", 0o644, 4242)] {
+            std::fs::write(at(name), "0\n").unwrap();
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::chown(at(name), Some(of), Some(of)).unwrap();
+        }
+        std::os::unix::fs::chown(workspace.path(), Some(owner), Some(owner)).unwrap();
+        let outcome = launch::run(&confinement(workspace.path()), &bash(script));
+        let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+        let (out, err) = (text(&outcome.stdout), text(&outcome.stderr));
+        let mut lines = out.lines();
+        let id: u32 = lines.next().unwrap().parse().unwrap();
+        assert!(id > 65_000 && id != byleave_testkit::user::UID, "{out}");
+        assert_eq!(lines.next(), Some("byleave"), "{out}");
+        assert!(lines.next().unwrap().contains(" byleave byleave "), "it seems to own the workspace: {out}");
+        assert!(!lines.next().unwrap().contains("byleave"), "and no file of others: {out}");
+        let none =
+            lines.filter(|line| line.starts_with("Cap")).all(|line| line.ends_with("0000000000000000"));
+        assert!(none, "no capability: {out}");
+        assert_eq!(std::fs::read_to_string(at("kept")).unwrap(), "0\n2\n", "{err}");
+        assert_eq!(std::fs::read_to_string(at("theirs")).unwrap(), "0\n", "{err}");
+        let made = std::fs::metadata(at("new")).unwrap();
+        assert_eq!((made.uid(), made.gid()), (owner, owner), "the owner on disk is the one of the workspace");
+        for refused in ["/etc/shadow", "closed", "theirs", "core_pattern"] {
+            assert!(
+                err.lines().any(|line| line.contains(refused) && line.contains("denied")),
+                "{refused}: {err}"
+            );
+        }
+    }
+}
+
 // req: E2
 #[test]
-fn root_is_refused_unless_told_whom_to_run_as() {
+fn root_can_name_another_user_for_a_command() {
     if rustix::process::geteuid().as_raw() != 0 {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    let refused = launch::run(&confinement(workspace.path()), &bash("true")).unwrap_err();
-    assert!(matches!(refused, LaunchError::Root), "{refused}");
     let identity = byleave_sandbox::plan::UserIdentity {
         uid: byleave_testkit::user::UID,
         gid: byleave_testkit::user::UID,
