@@ -46,6 +46,7 @@ pub mod clock;
 pub mod endpoint;
 pub mod event;
 pub mod gate;
+mod hard_links;
 pub mod ledger;
 mod local_shell_env;
 pub mod patch;

@@ -1,11 +1,13 @@
 //! The environment of a shell command: this machine, as the command would find it. It must not change anything.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use byleave_files::LinkPolicy;
 use byleave_shell::shell_env::ShellEnv;
 
+use crate::hard_links::{HardLinkIndex, has_other_names};
 use crate::path_resolution::resolve;
 use crate::tool::ToolContext;
 
@@ -20,6 +22,7 @@ pub(crate) struct LocalShellEnv<'a> {
     cwd: &'a str,
     home: Option<String>,
     search_path: Vec<PathBuf>,
+    hard_links: OnceCell<HardLinkIndex>,
 }
 
 impl<'a> LocalShellEnv<'a> {
@@ -27,7 +30,13 @@ impl<'a> LocalShellEnv<'a> {
     pub(crate) fn for_context(site: &'a ToolContext) -> Option<Self> {
         let path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
         let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
-        Some(Self { context: site, cwd: site.cwd.to_str()?, home, search_path: path.unwrap_or_default() })
+        Some(Self {
+            context: site,
+            cwd: site.cwd.to_str()?,
+            home,
+            search_path: path.unwrap_or_default(),
+            hard_links: OnceCell::new(),
+        })
     }
 
     /// Returns the resolved file, if it exists and is executable.
@@ -80,6 +89,16 @@ impl ShellEnv for LocalShellEnv<'_> {
 
     fn read_script(&self, path: &str) -> Option<String> {
         read_script(Path::new(path))
+    }
+
+    fn other_names(&self, path: &str) -> Vec<String> {
+        let path = Path::new(path);
+        if !has_other_names(path) {
+            return Vec::new();
+        }
+        let scan = || HardLinkIndex::scan(&self.context.cwd, self.home.as_deref().map(Path::new));
+        let names = self.hard_links.get_or_init(scan).other_names(path).into_iter();
+        names.filter_map(|name| name.into_os_string().into_string().ok()).collect()
     }
 }
 

@@ -75,7 +75,47 @@ pub fn resolve_argument(path: &str, cwd: &Path) -> Result<String, ToolError> {
     if spellings(path, cwd).iter().chain([&PathBuf::from(&resolved)]).any(|path| is_process(path)) {
         return wrong("is about a process, not a file");
     }
+    if spellings(path, cwd).iter().chain([&PathBuf::from(&resolved)]).any(|path| is_kernel_secret(path)) {
+        return wrong("may hold secrets of the kernel or of a session");
+    }
     Ok(resolved)
+}
+
+/// The files of `/proc` that describe the machine, and hold nothing of a person or a process.
+const MACHINE_FACTS: [&str; 23] = [
+    "cpuinfo",
+    "meminfo",
+    "version",
+    "version_signature",
+    "uptime",
+    "loadavg",
+    "stat",
+    "filesystems",
+    "partitions",
+    "modules",
+    "devices",
+    "diskstats",
+    "swaps",
+    "vmstat",
+    "cgroups",
+    "crypto",
+    "interrupts",
+    "softirqs",
+    "sys",
+    "pressure",
+    "mdstat",
+    "misc",
+    "buddyinfo",
+];
+
+/// Checks whether a path holds secrets of the kernel or of a session: keys, memory, connections. Tools run outside the sandbox, so only the
+/// files of `/proc` that are known to hold none are read.
+fn is_kernel_secret(path: &Path) -> bool {
+    let mut steps = path.components().filter_map(|step| match step {
+        Component::Normal(step) => step.to_str(),
+        _ => None,
+    });
+    steps.next() == Some("proc") && steps.next().is_some_and(|file| !MACHINE_FACTS.contains(&file))
 }
 
 /// Checks whether a path is about one process. Its command line and its environment can hold secrets, and tools run outside the sandbox.
@@ -164,7 +204,17 @@ mod tests {
         ] {
             assert!(resolve_argument(path, &cwd).is_err(), "{path}");
         }
+        for path in [
+            "/proc/keys",
+            "/proc/kcore",
+            "/proc/kmsg",
+            "../../../../../../../proc/kallsyms",
+            "/proc/net/unix",
+        ] {
+            assert!(resolve_argument(path, &cwd).is_err(), "{path}");
+        }
         assert!(resolve_argument("/proc/cpuinfo", &cwd).is_ok());
+        assert!(resolve_argument("/proc/sys/kernel/ostype", &cwd).is_ok());
         for path in
             ["/dev/fd/0", "/dev/stdin", "../../../../../../../dev/fd/3", "a\n/etc/passwd", "a\u{1b}[2J"]
         {

@@ -11,6 +11,7 @@ use byleave_core::effect::{Danger, Effect, Plan};
 use byleave_core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave_shell::danger::DangerSeverity;
 use byleave_shell::display_tree::CommandTree;
+use byleave_shell::repository::repository_names;
 use byleave_shell::shell_env::ShellEnv;
 use serde_json::Value;
 
@@ -27,6 +28,9 @@ pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext)
     let roles = argument_roles(manifest, arguments);
     for (role, value) in &roles {
         add_argument(&mut plan, *role, value, site)?;
+    }
+    if roles.iter().any(|(role, _)| *role != ArgumentRole::Command) {
+        add_other_names(&mut plan, site);
     }
     add_undeclared_arguments(&mut plan, manifest, arguments);
     if manifest.permission_class == PermissionClass::Undeclared && manifest.roles.is_empty() {
@@ -59,6 +63,28 @@ pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext)
         }
     }
     Ok(plan)
+}
+
+/// Adds the other names of the files of a tool: its hard links, and the name that rules know if it belongs to a repository without `.git`.
+/// A tool that changes a file replaces it, so only rules against the change of another name apply.
+fn add_other_names(plan: &mut Plan, site: &ToolContext) {
+    let Some(env) = LocalShellEnv::for_context(site) else { return };
+    let mut other: Vec<Effect> = Vec::new();
+    for effect in &plan.effects {
+        match effect {
+            Effect::Read { path } => {
+                other.extend(env.other_names(path).into_iter().map(|path| Effect::Read { path }));
+            }
+            Effect::Write { path } => {
+                let links = env.other_names(path).into_iter();
+                let names = links.chain(repository_names(&env, path, &[]));
+                other.extend(names.map(|path| Effect::Write { path }));
+            }
+            _ => {}
+        }
+    }
+    let tentative = other.clone();
+    plan.add_predicted(other, &tentative);
 }
 
 /// Marks arguments that are not in the schema as unknown effects. Otherwise they would reach the tool without evaluation.

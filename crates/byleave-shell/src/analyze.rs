@@ -80,4 +80,8 @@ impl ShellEnv for WithCwd<'_> {
     fn read_script(&self, path: &str) -> Option<String> {
         self.env.read_script(path)
     }
+
+    fn other_names(&self, path: &str) -> Vec<String> {
+        self.env.other_names(path)
+    }
 }

@@ -43,10 +43,36 @@ pub struct CommandEffects {
     pub depends_on: Vec<String>,
     /// The places that it copies, moves or links: from where to where. A later command of the text may use the new place.
     pub copies: Vec<(String, String)>,
+    /// The directories that it makes repositories without `.git`.
+    pub repositories: Vec<String>,
+    /// The places that it packs into archives. A later command of the text may unpack them.
+    pub packed: Vec<PackedPlace>,
     /// Whether it runs code of the project.
     pub runs_project_code: bool,
     /// The one-line description in its manual, if there is a manual.
     pub manual_summary: Option<&'static str>,
+}
+
+/// A file or directory that a command packs into an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedPlace {
+    /// The path of the archive, or `-` for the output of the command.
+    pub archive: String,
+    /// The path of the file or directory.
+    pub source: String,
+    /// Its name in the archive.
+    pub name: String,
+}
+
+/// The traces that the earlier commands of a text leave for the later ones.
+#[derive(Clone, Debug, Default)]
+struct EarlierCommands {
+    /// The places that they have copied, moved or linked: from where to where.
+    copies: Vec<(String, String)>,
+    /// The directories that they have made repositories without `.git`.
+    repositories: Vec<String>,
+    /// The places that they have packed into archives.
+    packed: Vec<PackedPlace>,
 }
 
 /// A nested command that must be analyzed in turn.
@@ -72,13 +98,13 @@ pub fn analyze_command(command: &SimpleCommand, scene: &dyn ShellEnv) -> Command
     CommandAnalyzer::new(command, scene).analyze()
 }
 
-/// Does the same after commands that have copied, moved or linked these places.
+/// Does the same after other commands of the text.
 fn analyze_command_after(
     command: &SimpleCommand,
     scene: &dyn ShellEnv,
-    copies: &[(String, String)],
+    earlier: &EarlierCommands,
 ) -> CommandEffects {
     let mut analyzer = CommandAnalyzer::new(command, scene);
-    analyzer.earlier_copies = copies;
+    analyzer.earlier = Some(earlier);
     analyzer.analyze()
 }

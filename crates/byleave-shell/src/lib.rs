@@ -16,6 +16,7 @@
 //! | `analyze` | the entry point: text in, effects out |
 //! | [`danger`] | commands that are never allowed silently (`manuals/dangers.toml`) |
 //! | `env_var_rules` | variables that are harmless to set, and variables that change what runs (`manuals/environment.toml`) |
+//! | [`repository`] | repositories whose settings are plain files |
 //! | `wildcard` | wildcards that programs match against names by themselves |
 //! | `host` | the host and port in a URL or a similar argument |
 //! | [`display_tree`], [`source_outline`] | how a command was read, for people; not used for decisions |
@@ -32,6 +33,7 @@ mod env_var_rules;
 mod host;
 pub mod interpreter;
 pub mod manual;
+pub mod repository;
 pub mod shell_env;
 pub mod source_outline;
 mod syntax;

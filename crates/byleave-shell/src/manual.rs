@@ -32,6 +32,8 @@ pub(crate) struct Manual {
     pub(crate) runs_project_code: bool,
     /// Whether it changes a named directory itself. Its changes below are named, or affect all of it.
     pub(crate) changes_itself: bool,
+    /// Whether it runs its command in other directories, such as those of all packages.
+    pub(crate) runs_elsewhere: bool,
     pub(crate) operands: OperandRoles,
     pub(crate) cwd_role: Option<WordRole>,
     pub(crate) fixed_effects: Vec<FixedEffect>,
@@ -170,6 +172,8 @@ struct RawManual {
     #[serde(default)]
     itself: bool,
     #[serde(default)]
+    elsewhere: bool,
+    #[serde(default)]
     operands: Vec<String>,
     here: Option<String>,
     #[serde(default)]
@@ -232,6 +236,7 @@ impl RawManual {
             local: self.local,
             runs_project_code: false,
             changes_itself: self.itself,
+            runs_elsewhere: self.elsewhere,
             operands,
             cwd_role: self.here.as_deref().map(role).transpose()?,
             fixed_effects: self.does.iter().map(deed).collect::<Result<_, _>>()?,

@@ -8,6 +8,7 @@ use crate::embedded_languages::{self, ScriptEffect};
 use crate::env_var_rules::{self, EnvVarRisk};
 use crate::host::{self, NetworkTarget};
 use crate::manual::WordRole;
+use crate::repository::repository_names;
 use crate::word::Word;
 
 /// The limit for files that are listed in a moved directory.
@@ -18,7 +19,9 @@ impl CommandAnalyzer<'_> {
     pub(super) fn apply_role(&mut self, role: WordRole, word: &Word) {
         let Some(text) = word.as_text() else {
             let is_read = role == WordRole::Read && word.is_pipe();
-            if role != WordRole::Text && !is_read {
+            if role == WordRole::Text {
+                self.has_unknown_text = true;
+            } else if !is_read {
                 self.add_unknown(unknown_reason(word));
             }
             return;
@@ -44,7 +47,17 @@ impl CommandAnalyzer<'_> {
                 }
                 let before = self.facts.targets.len();
                 self.add_path(WordRole::Read, text);
-                self.result.depends_on.extend(self.facts.targets.get(before).cloned());
+                if let Some(file) = self.facts.targets.get(before).cloned() {
+                    self.check_project_path(&file);
+                    self.result.depends_on.push(file);
+                }
+            }
+            WordRole::Project => {
+                let before = self.facts.targets.len();
+                self.add_path(WordRole::Read, text);
+                if let Some(path) = self.facts.targets.get(before).cloned() {
+                    self.check_project_path(&path);
+                }
             }
             WordRole::Exec => {
                 self.add_unknown(format!("`{text}` is run with unknown arguments"));
@@ -363,11 +376,13 @@ impl CommandAnalyzer<'_> {
             Some(path) => path,
             None => {
                 self.add_unknown(format!("the target of `{text}` is not known"));
+                self.add_possible_repository_file(role, text);
                 // A guess, so that a deny still sees it.
                 join_lexically(self.env.cwd(), text)
             }
         };
         self.add_original(role, &path);
+        self.add_other_names(role, &path);
         if let Some(rest) = path.strip_prefix("/proc/") {
             self.add_process_file(role, rest);
         }
@@ -413,16 +428,49 @@ impl CommandAnalyzer<'_> {
 
     /// Adds the original of a place that an earlier command of the text has copied, moved or linked.
     fn add_original(&mut self, role: WordRole, path: &str) {
-        for (from, to) in self.earlier_copies {
+        let Some(earlier) = self.earlier else { return };
+        for (from, to) in &earlier.copies {
             let Some(rest) = path.strip_prefix(to.as_str()) else { continue };
             if rest.is_empty() || rest.starts_with('/') {
                 let original = format!("{from}{rest}");
                 if !self.result.effects.contains(&Effect::Read { path: original.clone() }) {
                     self.add(Effect::Read { path: original.clone() });
+                    self.add_other_names(role, &original);
                     if matches!(role, WordRole::Write | WordRole::Edit) {
                         self.tentatively(|own| own.add(Effect::Write { path: original }));
                     }
                 }
+            }
+        }
+    }
+
+    /// Adds the other names of a file: its hard links, and the name that rules know if it belongs to a repository without `.git`.
+    fn add_other_names(&mut self, role: WordRole, path: &str) {
+        let changes = matches!(role, WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move);
+        for name in self.env.other_names(path) {
+            if changes && role != WordRole::Delete {
+                self.tentatively(|own| own.add(Effect::Write { path: name.clone() }));
+            }
+            if role != WordRole::Delete && role != WordRole::Write {
+                self.add(Effect::Read { path: name });
+            }
+        }
+        if changes {
+            let made = self.earlier.map(|earlier| earlier.repositories.as_slice()).unwrap_or_default();
+            for path in repository_names(self.env, path, made) {
+                self.tentatively(|own| own.add(Effect::Write { path }));
+            }
+        }
+    }
+
+    /// Adds a file of a repository that an earlier command of the text has made, if the current directory is not known and may be there.
+    fn add_possible_repository_file(&mut self, role: WordRole, text: &str) {
+        let is_written = matches!(role, WordRole::Write | WordRole::Edit);
+        let Some(earlier) = self.earlier.filter(|_| is_written && !text.starts_with('/')) else { return };
+        for directory in &earlier.repositories {
+            let file = join_lexically(directory, text);
+            for path in repository_names(self.env, &file, &earlier.repositories) {
+                self.tentatively(|own| own.add(Effect::Write { path }));
             }
         }
     }

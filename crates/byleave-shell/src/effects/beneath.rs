@@ -119,7 +119,7 @@ impl CommandAnalyzer<'_> {
         self.env.resolve(place, text).is_some_and(|path| self.env.is_directory(&path))
     }
 
-    fn add_contained(&mut self, effect: Effect) {
+    pub(super) fn add_contained(&mut self, effect: Effect) {
         if !self.result.contained_effects.contains(&effect) {
             self.result.contained_effects.push(effect);
         }

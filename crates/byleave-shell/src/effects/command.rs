@@ -33,7 +33,9 @@ impl CommandAnalyzer<'_> {
                 special_programs::add_git_directory(&mut self);
             }
         }
-        if self.sends {
+        let reaches = self.result.effects.iter().any(|effect| matches!(effect, Effect::Reach { .. }));
+        if self.sends || self.has_unknown_text && reaches {
+            // A text that is not known may be the content of a file.
             self.add_sends();
         }
         self.facts.home = self.env.home().map(str::to_owned);
@@ -112,6 +114,7 @@ impl CommandAnalyzer<'_> {
             Some(manual) => {
                 self.canonical_path.push(manual.canonical_name(invoked).to_owned());
                 self.result.runs_project_code = manual.runs_project_code;
+                self.check_project_directory();
                 self.follow_manual(manual, words);
             }
             None => {
@@ -136,6 +139,7 @@ impl CommandAnalyzer<'_> {
     fn follow_manual(&mut self, manual: &'static Manual, words: &[Word]) {
         self.changes_itself = manual.changes_itself;
         self.sends |= manual.sends;
+        self.runs_elsewhere |= manual.runs_elsewhere;
         self.result.manual_summary =
             Some(manual.summary.as_str()).filter(|why| !why.is_empty()).or(self.result.manual_summary);
         for deed in &manual.fixed_effects {
@@ -143,7 +147,10 @@ impl CommandAnalyzer<'_> {
                 WordRole::Unknown => {
                     self.add_unknown(format!("`{}`: {}", self.command_path.join(" "), manual.summary))
                 }
-                role => self.apply_role_implicit(role, &Word::literal(deed.target.clone())),
+                role => {
+                    let target = self.fixed_target(&deed.target);
+                    self.apply_role_implicit(role, &Word::literal(target));
+                }
             }
         }
         if manual.response_files {
@@ -172,6 +179,14 @@ impl CommandAnalyzer<'_> {
         for name in manual.extra_reader.iter().flat_map(|names| names.split(' ')) {
             special_programs::analyze_extra(self, name, &manual.parse_args(words, false));
         }
+    }
+
+    /// Returns the target of a fixed effect: `~/` is the home directory, and `.git/` is at the top of the repository.
+    fn fixed_target(&self, target: &str) -> String {
+        let home = target.strip_prefix("~/").zip(self.env.home());
+        let in_home = home.map(|(rest, home)| format!("{home}/{rest}"));
+        let top = target.starts_with(".git/").then(|| self.repository_root()).flatten();
+        in_home.or_else(|| top.map(|top| format!("{top}/{target}"))).unwrap_or_else(|| target.to_owned())
     }
 
     /// Analyzes the words from the sub-command on. Returns false if the first operand is an ordinary one.
@@ -249,6 +264,7 @@ impl CommandAnalyzer<'_> {
         self.facts.subcommands.clear();
         self.command_path.extend(before.iter().filter_map(Word::as_text).map(str::to_owned));
         let rest = words.get(first.at..).unwrap_or_default();
+        self.runs_elsewhere = true;
         self.follow_subcommand(whole, rest)
     }
 }

@@ -2,7 +2,7 @@
 
 use byleave_core::effect::Effect;
 
-use super::{CommandEffects, NestedCommand, Script};
+use super::{CommandEffects, EarlierCommands, NestedCommand, Script};
 use crate::commands::{SimpleCommand, WorkingDir};
 use crate::danger::CommandFacts;
 use crate::env_var_rules::{self, EnvVarRisk};
@@ -37,8 +37,12 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) sends: bool,
     /// Whether nothing proves the effects that are being added.
     pub(super) all_tentative: bool,
-    /// The places that earlier commands of the text have copied, moved or linked: from where to where.
-    pub(super) earlier_copies: &'a [(String, String)],
+    /// The traces of the earlier commands of the text, if there are any.
+    pub(super) earlier: Option<&'a EarlierCommands>,
+    /// Whether the text of some option or operand is not known. A program that reaches a host may send it there.
+    pub(super) has_unknown_text: bool,
+    /// Whether the commands that it runs start in other directories, such as those of all packages.
+    pub(super) runs_elsewhere: bool,
     /// The suffixes of the files that are made beside each written file.
     pub(super) suffixes: Vec<String>,
     /// The program and its sub-commands under their first names.
@@ -62,7 +66,9 @@ impl<'a> CommandAnalyzer<'a> {
             all_partial: command.is_template,
             sends: false,
             all_tentative: command.is_tentative,
-            earlier_copies: &[],
+            earlier: None,
+            has_unknown_text: false,
+            runs_elsewhere: false,
             suffixes: Vec::new(),
             canonical_path: Vec::new(),
         }
@@ -159,6 +165,7 @@ impl<'a> CommandAnalyzer<'a> {
         let roles = manual.operands.roles(parsed.operands.len(), skipped);
         let mut shell: Vec<&Word> = Vec::new();
         let mut files = 0_usize;
+        let mut before: Option<&Word> = None;
         let fixed = manual.operands.front.len().saturating_sub(skipped);
         for (at, (operand, role)) in parsed.operands.iter().zip(roles).enumerate() {
             let role = if at < fixed { role } else { over.or(role) };
@@ -191,6 +198,11 @@ impl<'a> CommandAnalyzer<'a> {
                         files = files.saturating_add(1);
                     }
                     self.apply_role(role, word);
+                    if operand.certain && matches!(role, WordRole::Word | WordRole::Any) {
+                        // Behind `--`, another program takes options of its own.
+                        self.add_possible_value(before, word);
+                    }
+                    before = Some(word);
                 }
                 None => {
                     self.add_unknown(format!(
@@ -279,6 +291,7 @@ impl<'a> CommandAnalyzer<'a> {
             }
             self.sends |= opt.sends;
             self.follows_links |= opt.follows_links;
+            self.runs_elsewhere |= opt.runs_elsewhere;
             if opt.writes {
                 self.apply_role_implicit(WordRole::Write, &Word::literal("."));
             }
@@ -294,6 +307,7 @@ impl<'a> CommandAnalyzer<'a> {
             };
             if opt.changes_directory {
                 self.change_directory(value);
+                self.check_project_directory();
             }
             if let Word::Unknown(UnknownWord { single_word: false, .. }) = value {
                 self.add_unknown(format!("{} could be several arguments", unknown_reason(value)));
@@ -333,7 +347,15 @@ impl<'a> CommandAnalyzer<'a> {
     }
 
     pub(super) fn add_nested_text(&mut self, text: String) {
-        self.result.nested.push(NestedCommand::Text(Script { text, working_dir: self.working_dir.clone() }));
+        self.result.nested.push(NestedCommand::Text(Script { text, working_dir: self.nested_dir() }));
+    }
+
+    /// Returns the directory that the commands start in which this one runs.
+    fn nested_dir(&self) -> WorkingDir {
+        match self.runs_elsewhere {
+            true => WorkingDir::Unknown("it runs in the directory of each package".to_owned()),
+            false => self.working_dir.clone(),
+        }
     }
 
     /// Adds a command that this one runs.
@@ -362,7 +384,7 @@ impl<'a> CommandAnalyzer<'a> {
             assignments: Vec::new(),
             redirections: Vec::new(),
             input: self.command.input.clone(),
-            working_dir: self.working_dir.clone(),
+            working_dir: self.nested_dir(),
             span: self.command.span.clone(),
             enclosing: within,
             is_function: false,
@@ -381,11 +403,16 @@ impl<'a> CommandAnalyzer<'a> {
 
     /// Handles words with unknown roles: anything like a path may be read and written, and anything like a URL may be contacted.
     pub(super) fn guess_roles(&mut self, words: &[Word]) {
+        let mut before: Option<&Word> = None;
         for word in words {
             let Some(text) = word.as_text() else {
                 self.add_unknown(unknown_reason(word));
+                before = None;
                 continue;
             };
+            self.add_possible_value(before, word);
+            self.add_possible_new_file(text);
+            before = Some(word);
             let value = text.split_once('=').map_or(text, |(_, value)| value);
             if value.contains("://") {
                 // Nobody says that it only reads there.

@@ -5,10 +5,10 @@
 
 use std::collections::HashSet;
 
-use byleave_core::effect::Effect;
+use byleave_core::effect::{Effect, is_at_or_beneath};
 
 use super::command_analyzer::possible_effects;
-use super::{CommandEffects, NestedCommand, Script, analyze_command_after};
+use super::{CommandEffects, EarlierCommands, NestedCommand, Script, analyze_command_after};
 use crate::commands::{ParsedCommands, SimpleCommand};
 use crate::danger::{self, DangerRule};
 use crate::shell_env::ShellEnv;
@@ -18,6 +18,9 @@ const DEPTH_MAX: usize = 40;
 
 /// The maximum number of copied places that later commands are held against. Beyond it, the others are reported as unknown.
 const COPIES_MAX: usize = 100;
+
+/// The maximum number of written paths that later scripts are held against.
+const WRITTEN_MAX: usize = 1_000;
 
 /// The maximum number of commands in one analysis. Further ones are reported in the same way.
 const COMMANDS_MAX: usize = 4_000;
@@ -102,7 +105,7 @@ pub(crate) fn analyze_observed(
         };
         match (inner, from, limit) {
             (NestedCommand::Words(command), from, limit) => {
-                let mut account = analyze_command_after(&command, scene, &whole.copies);
+                let mut account = analyze_command_after(&command, scene, &whole.earlier);
                 whole.follow_sequence(&command, &mut account);
                 let number = watcher.on_command(from, &command, &account, limit);
                 whole.add(account, depth, number, limit);
@@ -137,10 +140,12 @@ struct EffectsBuilder {
     result: CommandEffects,
     seen: HashSet<Effect>,
     pending: Vec<PendingAnalysis>,
-    /// The places that the commands so far have copied, moved or linked.
-    copies: Vec<(String, String)>,
+    /// The traces that the commands so far leave.
+    earlier: EarlierCommands,
     /// How far the commands so far have come in downloading a file.
     download: DownloadStage,
+    /// The paths that they have written since a download.
+    written: Vec<String>,
 }
 
 /// How far the commands of a text have come in downloading a file.
@@ -171,14 +176,22 @@ struct PendingAnalysis {
 impl EffectsBuilder {
     /// Follows what a command does with the files of those before it: a place may be a copy, and code may have been downloaded.
     fn follow_sequence(&mut self, command: &SimpleCommand, account: &mut CommandEffects) {
-        self.copies.append(&mut account.copies);
-        if self.copies.len() > COPIES_MAX {
+        self.earlier.copies.append(&mut account.copies);
+        self.earlier.repositories.append(&mut account.repositories);
+        self.earlier.packed.append(&mut account.packed);
+        let traces = [self.earlier.copies.len(), self.earlier.repositories.len(), self.earlier.packed.len()];
+        if traces.iter().any(|count| *count > COPIES_MAX) {
             account
                 .effects
                 .push(Effect::Unknown { reason: "too many places are copied or linked to follow".into() });
-            self.copies.truncate(COPIES_MAX);
+            self.earlier.copies.truncate(COPIES_MAX);
+            self.earlier.repositories.truncate(COPIES_MAX);
+            self.earlier.packed.truncate(COPIES_MAX);
         }
-        if account.runs_project_code && self.download == DownloadStage::Written {
+        // A tool of the project reads files that it does not name. A script is the file that it names.
+        let is_written = |file: &String| self.written.iter().any(|path| is_at_or_beneath(file, path));
+        let runs_written = account.runs_project_code || account.depends_on.iter().any(is_written);
+        if runs_written && self.download == DownloadStage::Written {
             let reason = "it runs code after a download, which may have changed that code".to_owned();
             account.effects.push(Effect::Unknown { reason });
         }
@@ -191,8 +204,11 @@ impl EffectsBuilder {
         }
         let is_tentative = |effect: &Effect| account.tentative_effects.contains(effect);
         let writes = |effect: &Effect| matches!(effect, Effect::Write { .. }) && !is_tentative(effect);
-        if self.download == DownloadStage::Fetched && account.effects.iter().any(writes) {
+        if self.download >= DownloadStage::Fetched && account.effects.iter().any(writes) {
             self.download = DownloadStage::Written;
+            let written = account.effects.iter().filter(|effect| writes(effect));
+            self.written.extend(written.filter_map(|effect| effect.path().map(str::to_owned)));
+            self.written.truncate(WRITTEN_MAX);
         }
     }
 

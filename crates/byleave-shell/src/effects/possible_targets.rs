@@ -1,11 +1,16 @@
 //! Paths and hosts in words whose meaning is not known, and names that are made of other names.
 
-use byleave_core::effect::Effect;
+use byleave_core::effect::{Effect, is_at_or_beneath};
 
 use super::command_analyzer::CommandAnalyzer;
+use crate::commands::WorkingDir;
 use crate::env_var_rules::{is_switch, is_word};
 use crate::host::{self, NetworkTarget};
 use crate::manual::{OptionValue, ParsedOptions, WordRole};
+use crate::word::Word;
+
+/// The directories of installed programs.
+const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/snap"];
 
 /// The options that make a program keep the former content of each file that it writes.
 const BACKUP_OPTIONS: [&str; 2] = ["--backup", "-b"];
@@ -26,6 +31,78 @@ impl CommandAnalyzer<'_> {
                 self.add_single_path(WordRole::Read, value);
                 self.tentatively(|own| own.add_single_path(WordRole::Write, value));
             }
+        }
+    }
+
+    /// Adds the file that the value of an unknown option may name: `--logfile NAME` and `--logfile=NAME`.
+    pub(super) fn add_possible_value(&mut self, before: Option<&Word>, word: &Word) {
+        let Some(text) = word.as_text() else { return };
+        // `-oNAME`
+        if let Some(value) = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--")) {
+            self.add_possible_new_file(value);
+        }
+        let is_option = |text: &str| text.starts_with('-') && !text.trim_start_matches('-').is_empty();
+        if let Some((_, value)) = text.split_once('=').filter(|_| is_option(text)) {
+            self.add_new_file(value);
+        } else if before
+            .and_then(Word::as_text)
+            .is_some_and(|before| is_option(before) && !before.contains('='))
+        {
+            self.add_new_file(text);
+        }
+    }
+
+    /// Adds the file that a word may name although it does not exist yet, if the word looks like the name of a file.
+    pub(super) fn add_possible_new_file(&mut self, text: &str) {
+        let has_extension = text.rsplit_once('.').is_some_and(|(stem, extension)| {
+            !stem.is_empty() && extension.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        });
+        if has_extension || text.starts_with(|letter: char| letter.is_ascii_uppercase()) {
+            self.add_new_file(text);
+        }
+    }
+
+    /// Adds that a plain name may be a file in the current directory that the program writes. Nothing proves it, so only rules against
+    /// the write apply. Outside the project, a rule would have to allow the write, so it is left out there.
+    fn add_new_file(&mut self, name: &str) {
+        let is_plain = !name.is_empty()
+            && !name.starts_with('-')
+            && name.chars().all(|letter| letter.is_alphanumeric() || "._-+@".contains(letter));
+        let WorkingDir::At(directory) = &self.working_dir else { return };
+        if is_plain && self.is_in_project(directory) {
+            self.tentatively(|own| own.add_single_path(WordRole::Write, name));
+        }
+    }
+
+    /// Checks whether a path is in the directory that the session works in, or in the repository around it.
+    pub(super) fn is_in_project(&self, path: &str) -> bool {
+        let start = self.env.cwd();
+        let mut above = Some(start);
+        let top = std::iter::from_fn(|| {
+            let directory = above?;
+            above = directory.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty());
+            Some(directory)
+        })
+        .find(|directory| {
+            let names = self.env.list_directory(directory);
+            names.is_some_and(|names| names.iter().any(|name| name == ".git"))
+        });
+        is_at_or_beneath(path, top.unwrap_or(start))
+    }
+
+    /// Adds that code from outside the project runs, if the current directory is outside it and the program runs the code that it finds
+    /// there.
+    pub(super) fn check_project_directory(&mut self) {
+        if let WorkingDir::At(directory) = self.working_dir.clone() {
+            self.check_project_path(&directory);
+        }
+    }
+
+    /// Does the same for a file or directory whose code the program runs.
+    pub(super) fn check_project_path(&mut self, path: &str) {
+        let is_installed = INSTALLED.iter().any(|directory| is_at_or_beneath(path, directory));
+        if self.result.runs_project_code && !is_installed && !self.is_in_project(path) {
+            self.add_unknown(format!("it runs the code in `{path}`, which is outside the project"));
         }
     }
 

@@ -7,11 +7,13 @@ use crate::manual::Manual;
 use crate::word::Word;
 
 mod cargo;
+mod downloads;
 mod extra;
 mod files;
 mod find;
 mod git;
 mod launchers;
+mod packing;
 mod remote;
 mod runners;
 mod search;
@@ -88,7 +90,7 @@ mod tests {
             ],
         ),
         ("cp", &["--parents", "--target-directory -t", "--no-target-directory -T"]),
-        ("mv", &["--target-directory -t", "--no-target-directory -T"]),
+        ("mv", &["--target-directory -t", "--no-target-directory -T", "--exchange"]),
         ("ln", &["--target-directory -t", "--no-target-directory -T"]),
         ("install", &["--target-directory -t", "--no-target-directory -T"]),
         (
@@ -110,9 +112,28 @@ mod tests {
                 "--get -G",
             ],
         ),
-        ("wget", &["--directory-prefix -P"]),
-        ("unzip", &["-l -v -t -Z -z -p -1 -c", "-d"]),
-        ("gunzip", &["--stdout -c --to-stdout", "--decompress -d --uncompress", "--list -l", "--test -t"]),
+        (
+            "wget",
+            &[
+                "--directory-prefix -P",
+                "--recursive -r",
+                "--mirror -m",
+                "--page-requisites -p",
+                "--force-directories -x",
+            ],
+        ),
+        ("rsync", &["--relative -R"]),
+        ("unzip", &["-l -v -t -Z -z -p -1 -c", "-d", "-j"]),
+        (
+            "gunzip",
+            &[
+                "--recursive -r",
+                "--stdout -c --to-stdout",
+                "--decompress -d --uncompress",
+                "--list -l",
+                "--test -t",
+            ],
+        ),
         ("grep", &["-R --dereference-recursive", "--include"]),
         ("rg", &["-L --follow", "-g --glob", "--iglob"]),
         (
@@ -125,7 +146,8 @@ mod tests {
         ("csplit", &["--prefix -f", "--suffix-format -b"]),
         ("python3", &["-m", "--version -V -VV -h --help"]),
         ("node", &["--version -v -h --help --test"]),
-        ("git init", &["--separate-git-dir"]),
+        ("git init", &["--separate-git-dir", "--bare"]),
+        ("git clone", &["--separate-git-dir", "--bare", "--mirror"]),
         ("git archive", &["--format", "--output -o"]),
         ("kubectl get", &["--output -o", "--template"]),
         ("uv run", &["-m --module"]),
@@ -160,9 +182,11 @@ mod tests {
         let listed: Vec<&str> =
             ASKED.iter().flat_map(|(_, lines)| lines.iter()).flat_map(|line| line.split(' ')).collect();
         for source in [
+            include_str!("special_programs/downloads.rs"),
             include_str!("special_programs/extra.rs"),
             include_str!("special_programs/files.rs"),
             include_str!("special_programs/git.rs"),
+            include_str!("special_programs/packing.rs"),
             include_str!("special_programs/remote.rs"),
             include_str!("special_programs/shells.rs"),
         ] {

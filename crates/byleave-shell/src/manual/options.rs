@@ -24,6 +24,8 @@ pub(crate) struct OptionSpec {
     pub(crate) changes_directory: bool,
     /// Whether it makes the program follow links beneath its operands.
     pub(crate) follows_links: bool,
+    /// Whether it makes the program run others in other directories, such as those of all packages.
+    pub(crate) runs_elsewhere: bool,
     /// Whether it makes the program write files into the current directory.
     pub(crate) writes: bool,
     /// Whether with it something is sent to each host that the program reaches.
@@ -152,6 +154,7 @@ impl OptionSpec {
             names_role: None,
             changes_directory: false,
             follows_links: false,
+            runs_elsewhere: false,
             writes: false,
             sends: false,
             ends_options: false,
@@ -181,6 +184,7 @@ impl OptionSpec {
                     "@shift" => opt.gives_first_operand = true,
                     "@cd" => opt.changes_directory = true,
                     "@follows" => opt.follows_links = true,
+                    "@elsewhere" => opt.runs_elsewhere = true,
                     "@writes" => opt.writes = true,
                     "@sends" => opt.sends = true,
                     "@stop" => opt.ends_options = true,

@@ -33,6 +33,8 @@ pub(crate) enum WordRole {
     Code,
     /// A file with code, which it runs.
     Script,
+    /// A file or directory of a project whose code it builds and runs.
+    Project,
     /// A URL, or a host and a path.
     Url,
     /// A host, with an optional port.
@@ -108,6 +110,7 @@ impl WordRole {
             "argv" => Self::Argv,
             "code" => Self::Code,
             "script" => Self::Script,
+            "project" => Self::Project,
             "url" => Self::Url,
             "host" | "network" => Self::Host,
             "remote-read" => Self::RemoteRead,

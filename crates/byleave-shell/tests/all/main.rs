@@ -9,5 +9,6 @@ mod manuals;
 mod never_panics;
 mod scripts;
 mod stage;
+mod traces;
 mod tree;
 mod tricky;

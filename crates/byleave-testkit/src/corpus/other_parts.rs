@@ -14,7 +14,7 @@ const SHELL_TOOL: &str = "the shell tool, which starts a fixed shell with an env
 const TRANSPORT: &str = "whoever takes calls from a wire, where they are bytes";
 const UNDO: &str = "rehearsal and undo, which copy, restore and remove files";
 
-const OBSERVATION: &str = "the observation of the run: what is in the commit, the stash or the archive is judged when it appears, before it is committed";
+const OBSERVATION: &str = "the observation of the run: what the commit, the stash, the archive or the script leaves is judged when it appears, before it is committed";
 
 /// The part of the system that covers a case, if evaluation of a call cannot.
 pub fn answered_by(case: &Case) -> Option<&'static str> {
@@ -42,7 +42,16 @@ pub fn answered_by(case: &Case) -> Option<&'static str> {
         "git-restore-directory-of-another-branch"
         | "git-checkout-directory-holds-protected"
         | "git-stash-apply-holds-protected"
-        | "tar-extract-holds-git-hook" => OBSERVATION,
+        | "tar-extract-holds-git-hook"
+        // The archive says what it holds, and under which names.
+        | "tar-member-directory-holds-vscode"
+        | "unzip-junk-paths-makes-mcp"
+        | "python-tarfile-extract"
+        | "approval-same-unpacking-other-archive"
+        // The content of the script says what it does. A standing approval is of the words.
+        | "approval-exact-script-rewritten" => OBSERVATION,
+        // The link comes out of the commit or the archive. The file that it leads to is read-only for the command.
+        "symlink-from-git-then-written" | "symlink-from-tar-then-written" => SANDBOX,
         "invalid-utf8-lossy-decode" => TRANSPORT,
         "trust-of-home-directory"
         | "deeplink-argument-injection"

@@ -69,6 +69,9 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
     fs::write(world.at("nul"), b"\0\xff").unwrap();
     world.write(".env", "KEY=GATE_SECRET");
     fs::hard_link(world.at(".env"), world.at("alias")).unwrap();
+    // The plan of a call does not search such a directory for other names. The tool itself knows the file.
+    world.write("node_modules/a/.env", "KEY=GATE_SECRET");
+    fs::hard_link(world.at("node_modules/a/.env"), world.at("far")).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, world.at("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
         .unwrap();
     for (tool, arguments, wanted) in [
@@ -89,7 +92,8 @@ async fn what_cannot_be_read_or_written_is_told_with_what_to_do() {
             "has 101 bytes, and at most 100 are read at once; find the part with grep",
         ),
         ("read_file", json!({"path": "pipe"}), "is a pipe, not a file; name a file"),
-        ("read_file", json!({"path": "alias"}), "is another name of a file that a rule denies reading"),
+        ("read_file", json!({"path": "alias"}), "environment files hold secrets"),
+        ("read_file", json!({"path": "far"}), "is another name of a file that a rule denies reading"),
         (
             "read_file",
             json!({"path": "src/a", "from_line": 5}),

@@ -187,4 +187,8 @@ impl ShellEnv for Fixture {
     fn read_script(&self, path: &str) -> Option<String> {
         self.world().read_script(path)
     }
+
+    fn other_names(&self, path: &str) -> Vec<String> {
+        self.world().other_names(path)
+    }
 }

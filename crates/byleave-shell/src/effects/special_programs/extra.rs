@@ -3,29 +3,10 @@
 //! Their effects are added to those of the manual, and never replace them.
 
 use super::super::command_analyzer::{CommandAnalyzer, file_name};
-use super::files::add_unpacked_member;
-use super::{runners, search};
+use super::{downloads, packing, runners, search};
 use crate::commands::WorkingDir;
 use crate::manual::{ParsedOptions, WordRole};
 use crate::word::Word;
-
-/// The suffixes of compressed files, and the suffixes that replace them after decompression.
-const PACKED_SUFFIXES: [(&str, &str); 14] = [
-    (".gz", ""),
-    (".bz2", ""),
-    (".xz", ""),
-    (".zst", ""),
-    (".lz4", ""),
-    (".lzma", ""),
-    (".Z", ""),
-    (".z", ""),
-    ("-gz", ""),
-    ("-z", ""),
-    ("_z", ""),
-    (".zip", ""),
-    (".tgz", ".tar"),
-    (".txz", ".tar"),
-];
 
 /// Runs the additional reader of this name.
 pub(in super::super) fn analyze_extra(
@@ -35,10 +16,10 @@ pub(in super::super) fn analyze_extra(
 ) {
     match name {
         "copy" => copy(teller, parsed),
-        "curl" => curl(teller, parsed),
-        "wget" => wget(teller, parsed),
-        "unzip" => unzip(teller, parsed),
-        "pack" => pack(teller, parsed),
+        "curl" => downloads::curl(teller, parsed),
+        "wget" => downloads::wget(teller, parsed),
+        "unzip" => packing::unzip(teller, parsed),
+        "pack" => packing::pack(teller, parsed),
         "interpreter" => interpreter(teller, parsed),
         "input" => input(teller, parsed),
         "package" => package(teller, parsed),
@@ -47,8 +28,8 @@ pub(in super::super) fn analyze_extra(
         "dlx" => runners::dlx(teller, parsed),
         "uvx" => runners::uvx(teller, parsed),
         "exec" => runners::exec(teller, parsed),
-        "packed" => packed(teller, parsed),
-        "archive" => archive(teller, parsed),
+        "packed" => packing::packed(teller, parsed),
+        "archive" => packing::archive(teller, parsed),
         "csplit" => csplit(teller, parsed),
         "goals" => goals(teller, parsed),
         "search" => search::search(teller, parsed),
@@ -61,12 +42,15 @@ pub(in super::super) fn analyze_extra(
         "kubectl" => kubectl(teller, parsed),
         "git-archive" => git_archive(teller, parsed),
         "git-init" => git_init(teller, parsed),
+        "git-clone" => git_clone(teller, parsed),
+        "rsync" => rsync(teller, parsed),
+        "rename" => rename(teller, parsed),
         _ => teller.add_unknown(format!("the manual names a special handler `{name}` that does not exist")),
     }
 }
 
 /// Returns the known operands.
-fn operands<'p>(parsed: &'p ParsedOptions<'_>) -> Vec<&'p str> {
+pub(super) fn operands<'p>(parsed: &'p ParsedOptions<'_>) -> Vec<&'p str> {
     parsed.operands.iter().filter_map(|operand| operand.word.as_text()).collect()
 }
 
@@ -81,6 +65,12 @@ fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
         None if sources.len() < 2 => ".",
         None => sources.pop().unwrap_or("."),
     };
+    if parsed.has(&["--exchange"]) {
+        for source in sources {
+            exchange(teller, source, target);
+        }
+        return;
+    }
     for source in sources {
         let bare = source.trim_end_matches('/');
         let name = file_name(bare);
@@ -100,6 +90,55 @@ fn copy(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
         teller.add_written_file(target, name);
         if parsed.has(&["--parents"]) {
             teller.add_written_file(target, bare.trim_start_matches('/'));
+        }
+    }
+}
+
+/// Adds the effects of `mv --exchange`: each of the two gets the name of the other, with everything in it.
+fn exchange(teller: &mut CommandAnalyzer<'_>, source: &str, target: &str) {
+    for (from, to) in [(source, target), (target, source)] {
+        teller.note_copy(from, to);
+        teller.add_path(WordRole::Move, from);
+        teller.add_path(WordRole::Write, to);
+        teller.add_copied_tree(from, to);
+    }
+}
+
+/// Adds the files that a local copy with rsync writes. A slash at the end of a source means its contents.
+fn rsync(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let mut sources = operands(parsed);
+    let is_remote = |text: &str| text.contains(':');
+    let Some(target) = sources.pop().filter(|target| !is_remote(target)) else { return };
+    for source in sources.into_iter().filter(|source| !is_remote(source)) {
+        let name = file_name(source.trim_end_matches('/'));
+        teller.note_copy(source, target);
+        if source.ends_with('/') || matches!(name, "." | ".." | "") {
+            add_copied_contents(teller, source, target);
+            teller.add_copied_tree(source, target);
+        } else {
+            let below = format!("{}/{name}", target.trim_end_matches('/'));
+            teller.note_copy(source, &below);
+            teller.add_copied_tree(source, &below);
+            teller.add_written_file(target, name);
+        }
+        if parsed.has(&["--relative"]) {
+            teller.add_written_file(target, source.trim_start_matches('/'));
+        }
+    }
+}
+
+/// Adds the new names of `rename FROM TO FILE…`: each name with a part replaced, in its first place, its last place or everywhere.
+fn rename(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let words: Vec<Option<&str>> = parsed.operands.iter().map(|operand| operand.word.as_text()).collect();
+    let [Some(from), Some(to), files @ ..] = words.as_slice() else { return };
+    for file in files.iter().copied().flatten() {
+        let (folder, name) = file.rsplit_once('/').map_or(("", file), |(folder, name)| (folder, name));
+        let last = name.rsplit_once(from).map(|(before, behind)| format!("{before}{to}{behind}"));
+        let names = [Some(name.replacen(from, to, 1)), Some(name.replace(from, to)), last];
+        for new in names.into_iter().flatten().filter(|new| new != name) {
+            let path = if file.contains('/') { format!("{folder}/{new}") } else { new };
+            teller.add_path(WordRole::Write, &path);
+            teller.add_copied_tree(file, &path);
         }
     }
 }
@@ -132,6 +171,15 @@ impl CommandAnalyzer<'_> {
         }
     }
 
+    /// Notes that a directory becomes a repository without `.git`. Later commands of the text that write its settings and hooks write those
+    /// of a repository.
+    fn note_repository(&mut self, directory: &str) {
+        let WorkingDir::At(place) = &self.working_dir else { return };
+        if let Some(path) = self.env.resolve(place, directory) {
+            self.result.repositories.push(path);
+        }
+    }
+
     /// Adds a write of this name below a directory, if the path is or may be one.
     fn add_written_file(&mut self, directory: &str, name: &str) {
         let is_directory = match &self.working_dir {
@@ -148,128 +196,6 @@ impl CommandAnalyzer<'_> {
             let before = std::mem::replace(&mut self.changes_itself, false);
             self.add_path(WordRole::Write, &format!("{}/{name}", directory.trim_end_matches('/')));
             self.changes_itself = before;
-        }
-    }
-}
-
-/// Adds the local file that a download from a URL creates.
-fn add_downloaded_file(teller: &mut CommandAnalyzer<'_>, url: &str, folder: &str) {
-    let path = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let path = path.split(['?', '#']).next().unwrap_or(path);
-    let Some((_, name)) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty()) else { return };
-    if name.contains(['{', '[', '\\', '%']) {
-        teller.add_unknown(format!("the file name for `{url}` is not known"));
-    }
-    teller.add_path(WordRole::Write, &format!("{folder}/{name}"));
-}
-
-/// Checks whether the options of curl make it send something. Text that goes into the query is part of an address.
-fn curl_sends(parsed: &ParsedOptions<'_>) -> bool {
-    let reads = |method: Option<&Word>| matches!(method.and_then(Word::as_text), Some("GET" | "HEAD"));
-    let has_file = |value: Option<&Word>| value.and_then(Word::as_text).is_none_or(|text| text.contains('@'));
-    let is_file =
-        |value: Option<&Word>| value.and_then(Word::as_text).is_none_or(|text| text.starts_with('@'));
-    let mut data = parsed.word_values(&["--data", "--data-urlencode"]);
-    let in_query = parsed.has(&["--get"]);
-    parsed.word_values(&["--request"]).any(|method| !reads(method))
-        || data.any(|value| !in_query || has_file(value))
-        || parsed.word_values(&["--url-query"]).any(has_file)
-        || parsed.word_values(&["--header"]).any(is_file)
-}
-
-fn curl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    teller.sends |= curl_sends(parsed);
-    let folder = parsed.values(&["--output-dir"]).last().copied();
-    for file in parsed.values(&["--output"]) {
-        if file.contains('#') {
-            teller.add_unknown(format!("`{file}`: `#` stands for a part of the URL"));
-        }
-        if let Some(folder) = folder.filter(|_| !file.starts_with('/')) {
-            teller.add_path(WordRole::Write, &format!("{folder}/{file}"));
-        }
-    }
-    if parsed.has(&["--remote-name"]) {
-        let urls = operands(parsed).into_iter().chain(parsed.values(&["--url"]));
-        for url in urls {
-            add_downloaded_file(teller, url, folder.unwrap_or("."));
-        }
-    }
-    for url in operands(parsed).into_iter().chain(parsed.values(&["--url"])) {
-        // With `--proto-default file`, a URL without a scheme is a path behind a host.
-        if let Some((_, path)) = url.split_once('/').filter(|_| parsed.has(&["--proto-default"])) {
-            teller.add_path(WordRole::Read, &format!("/{}", path.trim_start_matches('/')));
-        }
-    }
-    if parsed.values(&["--write-out"]).iter().any(|text| text.contains("%output") || text.starts_with('@')) {
-        teller.add_unknown("`curl --write-out`: the text names files that are written");
-    }
-    if let Some(home) = teller.env.home().filter(|_| parsed.has(&["--netrc"])).map(str::to_owned) {
-        teller.add_path(WordRole::Read, &format!("{home}/.netrc"));
-    }
-    for value in parsed.word_values(&["--upload-file"]).flatten() {
-        add_uploaded_files(teller, value);
-    }
-}
-
-/// Adds the reads of `-T FILE`, where `{a,b}` and `[a-z]` mean several files.
-fn add_uploaded_files(teller: &mut CommandAnalyzer<'_>, value: &Word) {
-    teller.apply_role(WordRole::Read, value);
-    let Some(text) = value.as_text().filter(|text| text.contains(['{', '['])) else { return };
-    teller.add_unknown(format!("`{text}` matches several files"));
-    if let Some((before, rest)) = text.split_once('{')
-        && let Some((names, behind)) = rest.split_once('}')
-    {
-        for name in names.split(',') {
-            teller.add_path(WordRole::Read, &format!("{before}{name}{behind}"));
-        }
-    }
-}
-
-fn wget(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    // HTTPie sends the items after the URL, and names its method first.
-    let is_httpie = matches!(teller.facts.program.as_str(), "http" | "https" | "httpie" | "xh");
-    let mut words = parsed.operands.iter().map(|operand| operand.word.as_text());
-    let method = |word: Option<&str>| {
-        word.is_some_and(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase()))
-    };
-    let first = words.next().flatten();
-    let urls = if method(first) { parsed.operands.len().saturating_sub(1) } else { parsed.operands.len() };
-    teller.sends |= is_httpie && (urls > 1 || method(first) && !matches!(first, Some("GET" | "HEAD")));
-    let folder = parsed.values(&["--directory-prefix"]).last().copied().unwrap_or(".");
-    for url in operands(parsed) {
-        add_downloaded_file(teller, url, folder);
-    }
-}
-
-/// Adds the unpacked files: the operands after the archive.
-fn unzip(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    if parsed.has(&["-l"]) {
-        return;
-    }
-    let folder = parsed.values(&["-d"]).last().map(|folder| Word::literal(*folder));
-    if let Some(folder) = &folder {
-        teller.change_directory(folder);
-    }
-    for member in operands(parsed).into_iter().skip(1) {
-        add_unpacked_member(teller, member, true);
-    }
-}
-
-/// Adds the files that are read in place of a missing one: each name with an ending of packed files.
-fn packed(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    for file in operands(parsed) {
-        for (end, _) in PACKED_SUFFIXES {
-            teller.add_path(WordRole::Read, &format!("{file}{end}"));
-        }
-    }
-}
-
-/// Adds the archive under the ending that is added to its name.
-fn archive(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    let role = if teller.facts.program == "zip" { WordRole::Edit } else { WordRole::Read };
-    if let Some(file) = operands(parsed).first() {
-        for end in [".zip", ".ZIP"] {
-            teller.add_path(role, &format!("{file}{end}"));
         }
     }
 }
@@ -298,54 +224,30 @@ fn csplit(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
-/// Adds the files of packing and unpacking: unpacking removes a suffix, and packing adds one. Where a file is missing, the one with a suffix
-/// is unpacked.
-fn pack(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
-    let unpacks = parsed.has(&["--decompress", "--list", "--test"])
-        || teller.facts.program.starts_with("un")
-        || matches!(teller.facts.program.as_str(), "gunzip" | "bunzip2");
-    let prints = parsed.has(&["--stdout"]);
-    let role = if prints { WordRole::Read } else { WordRole::Edit };
-    for file in operands(parsed) {
-        let mut packed = false;
-        for (end, other) in PACKED_SUFFIXES {
-            if let Some(stem) = file.strip_suffix(end) {
-                packed = true;
-                if !prints {
-                    teller.add_path(WordRole::Write, &format!("{stem}{other}"));
-                }
-            }
-        }
-        if unpacks && !packed {
-            for (end, _) in PACKED_SUFFIXES {
-                teller.add_path(role, &format!("{file}{end}"));
-            }
-        }
-        let program = teller.facts.program.clone();
-        let end = match program.as_str() {
-            "bzip2" => ".bz2",
-            "xz" => ".xz",
-            "zstd" => ".zst",
-            "lz4" => ".lz4",
-            "compress" => ".Z",
-            "gzip" | "pigz" => ".gz",
-            _ => continue,
-        };
-        if !packed && !prints && !unpacks {
-            teller.add_path(WordRole::Write, &format!("{file}{end}"));
-        }
-    }
-}
-
 /// Adds the parts of a goal or script name with colons, so that dangers see them: `:app:publish`, `app:deploy`. Maven takes
 /// `group:artifact:version:goal` for a plugin that it may download.
 fn goals(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    for name in operands(parsed) {
+        add_generated_files(teller, name.rsplit(':').next().unwrap_or(name));
+    }
     for name in operands(parsed).into_iter().filter(|name| name.contains(':')) {
         teller.facts.operands.extend(name.split(':').filter(|part| !part.is_empty()).map(str::to_owned));
         let is_maven = matches!(teller.facts.program.as_str(), "mvn" | "mvnd" | "mvnw");
         if is_maven && name.matches(':').count() > 1 {
             teller.add_unknown(format!("the plugin `{name}` may be downloaded and run"));
         }
+    }
+}
+
+/// Adds the files that a task of a build tool generates: the wrapper, which fetches and runs a version of the tool.
+fn add_generated_files(teller: &mut CommandAnalyzer<'_>, task: &str) {
+    let files: &[&str] = match (teller.facts.program.as_str(), task) {
+        ("gradle" | "gradlew", "wrapper" | "init") => &["gradlew", "gradlew.bat", "gradle/wrapper"],
+        ("mvn" | "mvnd" | "mvnw", "wrapper") => &["mvnw", "mvnw.cmd", ".mvn/wrapper"],
+        _ => return,
+    };
+    for file in files {
+        teller.add_path(WordRole::Write, file);
     }
 }
 
@@ -443,8 +345,40 @@ fn kubectl(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
     }
 }
 
+/// Adds the directory that a clone makes, which is named after the repository unless an operand names it.
+fn git_clone(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let is_bare = parsed.has(&["--bare"]) || parsed.has(&["--mirror"]);
+    let names = operands(parsed);
+    let directory = match names.as_slice() {
+        [_, directory, ..] => (*directory).to_owned(),
+        [repository] => {
+            let path = repository.trim_end_matches('/').trim_end_matches("/.git");
+            let name = path.rsplit(['/', ':']).next().unwrap_or(path).trim_end_matches(".git");
+            if matches!(name, "" | "." | "..") {
+                return;
+            }
+            let directory = if is_bare { format!("{name}.git") } else { name.to_owned() };
+            teller.add_path(WordRole::Write, &directory);
+            directory
+        }
+        [] => return,
+    };
+    if is_bare {
+        teller.note_repository(&directory);
+    }
+    for store in parsed.values(&["--separate-git-dir"]) {
+        teller.note_repository(store);
+    }
+}
+
 /// Adds the move of an existing repository, whose hooks and settings then lie elsewhere.
 fn git_init(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    if parsed.has(&["--bare"]) {
+        teller.note_repository(operands(parsed).first().copied().unwrap_or("."));
+    }
+    for directory in parsed.values(&["--separate-git-dir"]) {
+        teller.note_repository(directory);
+    }
     if parsed.has(&["--separate-git-dir"])
         && let Some(top) = teller.repository_root()
     {

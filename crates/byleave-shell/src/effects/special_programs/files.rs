@@ -1,8 +1,10 @@
 //! Readers for file programs whose words have an order or a form of their own.
 
+use super::super::PackedPlace;
 use super::super::command_analyzer::{CommandAnalyzer, unknown_reason};
+use crate::commands::WorkingDir;
 use crate::env_var_rules::{self, EnvVarRisk};
-use crate::manual::{Manual, WordRole};
+use crate::manual::{Manual, ParsedOptions, WordRole};
 use crate::word::{UnknownWord, Word};
 
 /// Reads `test` and `[`.
@@ -79,7 +81,14 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     if extracts && !parsed.has(&["--to-stdout"]) {
         teller.apply_role_implicit(WordRole::Write, &Word::literal("."));
     }
+    let archives = archive_names(teller, &parsed);
+    if extracts && !parsed.has(&["--to-stdout"]) {
+        add_packed_places(teller, &archives, parsed.has(&["--strip-components"]));
+    }
     for operand in &parsed.operands {
+        if makes && let Some(text) = operand.word.as_text() {
+            note_packed_place(teller, &archives, text);
+        }
         if let Word::Unknown(_) = operand.word {
             teller.add_unknown(format!(
                 "{}, so it could be options or several arguments",
@@ -98,6 +107,57 @@ pub(super) fn tar(teller: &mut CommandAnalyzer<'_>, manual: &'static Manual, wor
     }
     if !(extracts || lists || makes || parsed.has(&["--version"])) {
         teller.add_unknown("`tar` without an operation that the manual knows");
+    }
+}
+
+/// Returns the archives that `tar` is given: paths, or `-` for its input or output.
+fn archive_names(teller: &CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) -> Vec<String> {
+    let files: Vec<String> = parsed.values(&["--file"]).into_iter().map(str::to_owned).collect();
+    if files.is_empty() { vec!["-".to_owned()] } else { archive_paths(teller, &files) }
+}
+
+/// Resolves the names of archives, which are not relative to a directory that an option names.
+pub(super) fn archive_paths(teller: &CommandAnalyzer<'_>, files: &[String]) -> Vec<String> {
+    let WorkingDir::At(place) = &teller.command.working_dir else { return Vec::new() };
+    let path = |file: &String| match file.as_str() {
+        "-" => Some("-".to_owned()),
+        file => teller.env.resolve(place, file),
+    };
+    files.iter().filter_map(path).collect()
+}
+
+/// Notes that a file or directory is packed, for the later commands of the text.
+pub(super) fn note_packed_place(teller: &mut CommandAnalyzer<'_>, archives: &[String], operand: &str) {
+    let WorkingDir::At(place) = &teller.working_dir else { return };
+    let Some(source) = teller.env.resolve(place, operand) else { return };
+    for archive in archives {
+        teller.result.packed.push(PackedPlace {
+            archive: archive.clone(),
+            source: source.clone(),
+            name: operand.trim_matches('/').to_owned(),
+        });
+    }
+}
+
+/// Adds the writes of files that an earlier command of the text has packed into the same archive. If the names are shortened, every
+/// shorter name is added.
+pub(super) fn add_packed_places(teller: &mut CommandAnalyzer<'_>, archives: &[String], shortened: bool) {
+    let Some(earlier) = teller.earlier else { return };
+    for place in earlier.packed.iter().filter(|place| archives.contains(&place.archive)) {
+        let is_directory = teller.env.is_directory(&place.source);
+        let mut name = place.name.as_str();
+        loop {
+            if is_directory {
+                teller.add_copied_tree(&place.source, if name.is_empty() { "." } else { name });
+            } else {
+                teller.add_path(WordRole::Write, name);
+            }
+            match name.split_once('/') {
+                Some((_, rest)) if shortened => name = rest,
+                None if shortened && is_directory && !name.is_empty() => name = "",
+                _ => break,
+            }
+        }
     }
 }
 
