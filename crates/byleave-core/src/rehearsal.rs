@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::Mode;
 use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::digest::{ContentRef, Digest};
-use crate::effect::{Effect, Plan};
+use crate::effect::{Effect, Plan, is_at_or_beneath};
 use crate::file_change::{FileChange, FileChangeKind, FileChanges};
 use crate::outcome::{ExecutionStatus, Output};
 
@@ -47,6 +47,9 @@ pub struct Rehearsal {
     /// The changed paths from which git would run commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_by_git: Vec<String>,
+    /// The `.git` directories that it made, and in which nothing is set that git would run. Of each, only `HEAD` counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub new_repositories: Vec<String>,
     /// The limits of the confinement that were weaker than a rehearsal requires to spare the question, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_guarantees: Vec<String>,
@@ -122,7 +125,15 @@ impl Rehearsal {
 
     /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
     pub fn observed_plan(&self) -> Plan {
-        let mut effects = self.changes.to_effects();
+        // A repository that did not exist before had no settings to protect: its `HEAD` stands for all of it.
+        let is_part = |change: &&FileChange| {
+            self.new_repositories.iter().any(|made| {
+                is_at_or_beneath(&change.path, made)
+                    && change.path.strip_prefix(made.as_str()) != Some("/HEAD")
+            })
+        };
+        let counted = self.changes.list.iter().filter(|change| !is_part(change));
+        let mut effects: Vec<Effect> = counted.map(FileChange::to_effect).collect();
         // No rule can match these, so no rule allows them.
         let unknown = |reason: String| Effect::Unknown { reason };
         effects.extend(self.changes.list.iter().filter_map(FileChange::special_reason).map(unknown));
@@ -289,6 +300,7 @@ mod tests {
             leftover_processes: 0,
             reached_hosts: Vec::new(),
             run_by_git: Vec::new(),
+            new_repositories: Vec::new(),
             missing_guarantees: Vec::new(),
             status: ExecutionStatus::Failed,
             output: Output::text("no"),

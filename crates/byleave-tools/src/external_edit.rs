@@ -12,6 +12,7 @@ use byleave_gate::tool::{RehearseError, RunContext};
 
 use crate::copy_commit::{discard_copy, undo_data};
 use crate::execution_env::ExecutionEnv;
+use crate::rehearsal_result::rehearsal_of_edit;
 use crate::run_by_git::run_by_git;
 
 pub use crate::copy_commit::{drop_copy, has_copy};
@@ -43,17 +44,9 @@ pub fn put_on_copy(
         .and_then(|store| store.create_copy(run.call.uuid(), &[workspace], CopyMethod::Overlay))
         .map_err(failed)?;
     match fill(&copy, edit) {
-        Ok((changes, run_by_git)) => Ok(Rehearsal {
-            changes,
-            scratch_files: 0,
-            blocked_hosts: Vec::new(),
-            leftover_processes: 0,
-            reached_hosts: Vec::new(),
-            run_by_git,
-            missing_guarantees: Vec::new(),
-            status: ExecutionStatus::Succeeded,
-            output,
-        }),
+        Ok((changes, run_by_git)) => {
+            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changes, run_by_git))
+        }
         Err(fault) => {
             discard_copy(copy);
             Err(failed(fault))

@@ -22,6 +22,7 @@ use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::ExecutionEnv;
 use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
 use crate::read_permission::may_read_without_asking;
+use crate::rehearsal_result::rehearsal_of_edit;
 use crate::run_by_git::run_by_git;
 use crate::workspace_files::Files;
 
@@ -72,7 +73,7 @@ impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         Box::pin(rehearse_blocking(move || {
             edit_on_copy(&workplace, reviser, arguments, &run).map(|(output, changes, by_git)| {
-                rehearsal(ExecutionStatus::Succeeded, output, changes, by_git)
+                rehearsal_of_edit(ExecutionStatus::Succeeded, output, changes, by_git)
             })
         }))
     }
@@ -136,7 +137,7 @@ fn rehearsed<T: DeserializeOwned>(
             (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default(), Vec::new()))
         }
     };
-    Ok(rehearsal(status, output, changes, by_git))
+    Ok(rehearsal_of_edit(status, output, changes, by_git))
 }
 
 /// The output of an edit on a copy, its changes, and the paths from which git would run commands.
@@ -160,26 +161,6 @@ fn edit_on_copy<T: DeserializeOwned>(
             discard_copy(copy);
             Err(RehearseError::Unavailable(format!("nothing was changed: {fault}")))
         }
-    }
-}
-
-/// Returns the result of an edit on a copy.
-const fn rehearsal(
-    status: ExecutionStatus,
-    output: Output,
-    changes: FileChanges,
-    run_by_git: Vec<String>,
-) -> Rehearsal {
-    Rehearsal {
-        changes,
-        scratch_files: 0,
-        blocked_hosts: Vec::new(),
-        leftover_processes: 0,
-        reached_hosts: Vec::new(),
-        run_by_git,
-        missing_guarantees: Vec::new(),
-        status,
-        output,
     }
 }
 

@@ -57,6 +57,7 @@ pub mod grep;
 mod head_tail_buffer;
 pub mod list_dir;
 mod near_match;
+mod new_repository;
 mod output_stream;
 mod patch;
 pub mod read_file;

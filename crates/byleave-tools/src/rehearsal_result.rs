@@ -45,8 +45,30 @@ pub(crate) fn build_rehearsal(
         changes,
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
+        new_repositories: Vec::new(),
         scratch_files: scratch,
         missing_guarantees: weaker,
+        status,
+        output,
+    }
+}
+
+/// Returns the result of an edit on a copy, for which no program ran.
+pub(crate) const fn rehearsal_of_edit(
+    status: ExecutionStatus,
+    output: Output,
+    changes: FileChanges,
+    run_by_git: Vec<String>,
+) -> Rehearsal {
+    Rehearsal {
+        changes,
+        scratch_files: 0,
+        blocked_hosts: Vec::new(),
+        leftover_processes: 0,
+        reached_hosts: Vec::new(),
+        run_by_git,
+        new_repositories: Vec::new(),
+        missing_guarantees: Vec::new(),
         status,
         output,
     }

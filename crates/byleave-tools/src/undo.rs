@@ -5,7 +5,7 @@ use std::sync::Arc;
 use byleave_copy::{Conflict, CopyState, Error, OnConflict};
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::effect::{Effect, Plan};
-use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::file_change::{FileChange, FileChanges};
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::manifest::{Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
@@ -81,9 +81,18 @@ impl Tool for Undo {
     }
 }
 
-/// Returns the effects of an undo: created files are deleted, and all others are written.
+/// Returns the effects of an undo: created files are deleted, and all others are written. Of a repository that the call made, only `HEAD`
+/// counts, as when it was made: its settings protected nothing before.
 fn inverse(changes: &FileChanges) -> Vec<Effect> {
-    let back = changes.list.iter().map(|change| {
+    let is_new_repository =
+        |change: &&FileChange| change.path.ends_with("/.git") && change.is_new_directory();
+    let made: Vec<&str> =
+        changes.list.iter().filter(is_new_repository).map(|change| change.path.as_str()).collect();
+    let is_part = |path: &str| {
+        let beneath = made.iter().filter_map(|made| path.strip_prefix(made));
+        beneath.into_iter().any(|rest| rest.is_empty() || rest.starts_with('/') && rest != "/HEAD")
+    };
+    let back = changes.list.iter().filter(|change| !is_part(&change.path)).map(|change| {
         let path = change.path.clone();
         if change.before.is_none() { Effect::Delete { path } } else { Effect::Write { path } }
     });

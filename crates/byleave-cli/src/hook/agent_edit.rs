@@ -88,6 +88,7 @@ impl AgentEditJudge {
                 leftover_processes: 0,
                 reached_hosts: Vec::new(),
                 run_by_git: Vec::new(),
+                new_repositories: Vec::new(),
                 missing_guarantees: Vec::new(),
                 status: ExecutionStatus::Failed,
                 output: Output::failure(why),

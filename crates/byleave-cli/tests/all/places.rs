@@ -96,3 +96,44 @@ fn root_works_as_any_other_user_does() {
     assert_eq!(text(&at("kept")), "old\n");
     assert!(!at("d").exists() && !at(".git/HEAD").exists());
 }
+
+/// A rule denies every write to a repository's settings. A new repository has none that anybody needs to protect.
+// req: E5
+#[test]
+fn a_new_repository_is_one_new_directory_unless_git_would_run_something_from_it() {
+    let desk = OtherUserWorld::new();
+    let at = |path: &str| desk.world.workspace().join(path);
+    let command = || desk.command(&[]);
+    run(command(), &["policy", "profile", "everyday"]);
+    let begin = "mkdir new && cd new && git init -q && git add -A && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m one";
+    call(command(), "bash", &json!({ "command": begin }));
+    assert!(text(&at("new/.git/config")).contains("repositoryformatversion"));
+    call(command(), "bash", &json!({"command": "git clone -q new copy && git -C copy log --format=%s"}));
+    assert!(text(&at("copy/.git/config")).contains("[remote \"origin\"]"));
+    run(command(), &["undo"]);
+    assert!(!at("copy").exists() && at("new/.git/HEAD").exists());
+    for (name, script) in [
+        (
+            "hook",
+            "git init -q bad && python3 -c \"open('bad/.git/hooks/post-commit', 'w').write('#!/bin/sh')\"",
+        ),
+        (
+            "setting",
+            "git init -q bad && python3 -c \"open('bad/.git/config', 'a').write('[core]\\n\\tfsmonitor = touch m\\n')\"",
+        ),
+        (
+            "link",
+            "git init -q bad && python3 -c \"import os; os.remove('bad/.git/config'); os.symlink('../x', 'bad/.git/config')\"",
+        ),
+        ("existing", "python3 -c \"open('new/.git/config', 'a').write('[core]\\n\\tbare = false\\n')\""),
+    ] {
+        let mut shell = command();
+        shell.args(["call", "bash", "--args", &json!({ "command": script }).to_string()]);
+        let (code, out, err) = said(&shell.output().unwrap());
+        let refused =
+            err.contains("(denied)") || err.contains("Read-only file system") || out.contains("Read-only");
+        assert!(code != Some(0) && refused, "{name}: {code:?} {out}{err}");
+        assert!(!at("bad").exists(), "{name}: {out}{err}");
+    }
+    assert!(!text(&at("new/.git/config")).contains("fsmonitor"));
+}

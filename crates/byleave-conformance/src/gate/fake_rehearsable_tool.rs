@@ -70,6 +70,7 @@ fn seen(arguments: &Value) -> Rehearsal {
         leftover_processes: u32::from(arguments.get("leaves").is_some()),
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
+        new_repositories: Vec::new(),
         missing_guarantees: Vec::new(),
         status: ExecutionStatus::Succeeded,
         output: Output::text("printed on the copy"),

@@ -103,6 +103,7 @@ fn rehearsal() -> Rehearsal {
         leftover_processes: 1,
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
+        new_repositories: Vec::new(),
         missing_guarantees: vec!["network".into()],
         status: ExecutionStatus::Succeeded,
         output: output(),

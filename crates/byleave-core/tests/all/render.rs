@@ -544,6 +544,7 @@ fn seen(list: Vec<FileChange>) -> Rehearsal {
         leftover_processes: 0,
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
+        new_repositories: Vec::new(),
         missing_guarantees: vec![],
         status: ExecutionStatus::Succeeded,
         output: Output::text("formatted 1 file\n"),

@@ -17,13 +17,14 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use byleave_files::own;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, fstatfs, open};
 use rustix::io::Errno;
 
 use self::autorun_paths::EnclosingTree;
@@ -36,6 +37,14 @@ const TELLING: [i64; 8] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
 /// How often changes are followed up while others make more.
 const ROUNDS: usize = 8;
+
+/// Checks whether a directory of another user is closed for this one, who can neither read it, pass through it nor open it.
+fn is_closed_by_other(path: &Path) -> bool {
+    let user = rustix::process::geteuid();
+    let of_other = fs::symlink_metadata(path).is_ok_and(|found| found.uid() != user.as_raw());
+    let passable = rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS);
+    !user.is_root() && of_other && passable == Err(Errno::ACCESS)
+}
 
 /// The contents of some directories. Every answer is current at the time of the query.
 pub struct DirectoryIndex<M> {
@@ -135,8 +144,11 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         if self.marker.is_none() {
             return Ok(Arc::clone(&self.answered().marked));
         }
-        // A directory that is hidden as a whole need not be readable.
-        if let Some((path, (_, kind))) = self.unreadable.iter().find(|(_, (context, _))| !context.is_hidden) {
+        // A directory that is hidden as a whole need not be readable. One that is closed for this user is closed for the command, too.
+        let matters = |(path, (context, _)): &(&PathBuf, &(DirectoryContext, io::ErrorKind))| {
+            !context.is_hidden && !is_closed_by_other(path)
+        };
+        if let Some((path, (_, kind))) = self.unreadable.iter().find(matters) {
             return Err(IndexError::Unreadable { path: path.clone(), error: (*kind).into() });
         }
         if let Some(path) = &self.not_text {

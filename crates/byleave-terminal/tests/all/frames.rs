@@ -81,6 +81,7 @@ fn with_difference(lines: usize) -> QuestionView {
         leftover_processes: 0,
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
+        new_repositories: Vec::new(),
         missing_guarantees: Vec::new(),
         status: ExecutionStatus::Succeeded,
         output: Output::text(""),

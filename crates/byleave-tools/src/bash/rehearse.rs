@@ -15,6 +15,7 @@ use super::Bash;
 use crate::blocking::{rehearse_blocking, run_blocking};
 use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::{NetworkAccess, PrepareCopyError, PreparedCopy};
+use crate::new_repository::new_repositories;
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
 use crate::run_by_git::run_by_git;
@@ -107,9 +108,11 @@ impl Bash {
         let mut weaker = workplace.missing_guarantees();
         weaker.extend(ready.weaker_reason.as_ref().map(|why| format!("on a plain copy: {why}")));
         let output = run_command::format_output(confinement, &outcome, printed, self.advice());
+        let repositories = new_repositories(&ready.copy, &listed.0).map_err(|fault| fault.to_string())?;
         let later = run_by_git(&ready.copy, &listed.0).map_err(|fault| fault.to_string())?;
         let mut seen = rehearsal_result::build_rehearsal(&outcome, output, listed, weaker);
         seen.run_by_git = later;
+        seen.new_repositories = repositories;
         if access == NetworkAccess::Granted {
             // What was not granted was refused while the command ran. That is part of its result.
             seen.blocked_hosts.clear();
