@@ -1,6 +1,8 @@
 //! Machines and workspaces that are not the usual ones: root, files of other users and groups.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::Command;
@@ -136,4 +138,27 @@ fn a_new_repository_is_one_new_directory_unless_git_would_run_something_from_it(
         assert!(!at("bad").exists(), "{name}: {out}{err}");
     }
     assert!(!text(&at("new/.git/config")).contains("fsmonitor"));
+}
+
+/// A rule is text, so none can name such a file. It is hidden, and no reason to refuse everything.
+// req: E5
+#[test]
+fn a_name_that_is_not_text_is_hidden_and_the_rest_of_the_workspace_works() {
+    let desk = OtherUserWorld::new();
+    let workspace = desk.world.workspace();
+    let at = |name: &[u8]| workspace.join(OsStr::from_bytes(name));
+    fs::write(at(b"caf\xe9.txt"), "SECRET-LATIN").unwrap();
+    fs::create_dir(at(b"dir\xff")).unwrap();
+    fs::write(at(b"dir\xff/in.txt"), "SECRET-WITHIN").unwrap();
+    std::os::unix::fs::symlink("notes.txt", at(b"link\xff")).unwrap();
+    for name in [&b"caf\xe9.txt"[..], b"dir\xff", b"dir\xff/in.txt"] {
+        desk.give(&at(name));
+    }
+    let command = || desk.command(&[]);
+    run(command(), &["policy", "profile", "everyday"]);
+    let printed = call(command(), "bash", &json!({"command": "cat * dir*/* 2>&1; echo more >> notes.txt"}));
+    assert!(printed.contains("hello") && !printed.contains("SECRET"), "{printed}");
+    assert_eq!(text(&at(b"notes.txt")), "hellomore\n");
+    run(command(), &["undo"]);
+    assert_eq!(text(&at(b"notes.txt")), "hello");
 }

@@ -54,7 +54,6 @@ pub struct DirectoryIndex<M> {
     directories: HashMap<PathBuf, IndexedDirectory>,
     /// Directories that could not be read. They are tried again at every query.
     unreadable: BTreeMap<PathBuf, (DirectoryContext, io::ErrorKind)>,
-    not_text: Option<PathBuf>,
     entries: usize,
     answer: Option<IndexAnswer>,
 }
@@ -127,7 +126,6 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             eyes: None,
             directories: HashMap::new(),
             unreadable: BTreeMap::new(),
-            not_text: None,
             entries: 0,
             answer: None,
         }
@@ -150,9 +148,6 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         };
         if let Some((path, (_, kind))) = self.unreadable.iter().find(matters) {
             return Err(IndexError::Unreadable { path: path.clone(), error: (*kind).into() });
-        }
-        if let Some(path) = &self.not_text {
-            return Err(IndexError::NotUtf8 { path: path.clone() });
         }
         if self.entries > MAX_ENTRIES {
             return Err(IndexError::TooManyEntries { path: self.roots.first().cloned().unwrap_or_default() });
@@ -225,7 +220,7 @@ impl<M: PathPolicy> DirectoryIndex<M> {
     fn forget(&mut self) {
         self.directories.clear();
         self.unreadable.clear();
-        (self.not_text, self.entries, self.answer) = (None, 0, None);
+        (self.entries, self.answer) = (0, None);
         // The watches end with the descriptor. If no new one can be opened, nothing is trusted from here on.
         if self.eyes.is_some() {
             self.eyes = ChangeWatcher::open(&self.roots);
@@ -379,7 +374,12 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         }
         if let Some(marker) = self.marker.as_ref().filter(|_| !is_hidden) {
             match path.to_str() {
-                None => self.not_text = Some(path.clone()),
+                // No rule can name it, so nobody can tell whether it is a secret. A link leads to something that has a name of its own.
+                None if kind == FileType::Symlink => {}
+                None => {
+                    is_hidden = true;
+                    directory.hidden.push(path.clone());
+                }
                 Some(text) if marker.is_hidden(text) => {
                     is_hidden = true;
                     directory.hidden.push(path.clone());
@@ -425,9 +425,6 @@ impl<M: PathPolicy> DirectoryIndex<M> {
     fn drop_one(&mut self, path: &Path) -> Option<IndexedDirectory> {
         let dropped = self.directories.remove(path)?;
         self.entries = self.entries.saturating_sub(dropped.entries);
-        if self.not_text.as_deref().is_some_and(|name| name.parent() == Some(path)) {
-            self.not_text = None;
-        }
         if let (Some(eyes), Some(watch)) = (&mut self.eyes, dropped.watch) {
             eyes.unwatch(watch, path);
         }

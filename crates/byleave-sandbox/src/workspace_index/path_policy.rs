@@ -52,12 +52,6 @@ pub enum IndexError {
         /// The cause.
         error: io::Error,
     },
-    /// A name is not valid text.
-    #[error("cannot look for secrets in `{path}`: its name is not valid UTF-8; rename it", path = path.display())]
-    NotUtf8 {
-        /// Its path.
-        path: PathBuf,
-    },
     /// There are too many entries.
     #[error("cannot look for secrets in `{path}`: it has more than {MAX_ENTRIES} files; work in a smaller directory", path = path.display())]
     TooManyEntries {

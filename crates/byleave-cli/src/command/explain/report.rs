@@ -180,6 +180,10 @@ impl CallExplanation<'_> {
                     reason.message
                 )
             }
+            // What lets a call pass without a rule, as `undoable` does, is no danger.
+            (None, Some(name)) if reason.verdict == Verdict::Allow => {
+                format!("because of {about}: {} (`{name}`)", reason.message)
+            }
             (None, Some(danger)) => format!("because of {about}: danger `{danger}`: {}", reason.message),
             (None, None) => format!("because of {about}: {}", reason.message),
         }

@@ -278,16 +278,6 @@ fn nobody_is_asked_about_what_cannot_run() {
     assert!(why.contains("(cannot-run)") && why.contains("no-such-guarantee"), "{why}");
     assert_eq!(stand.json(&["inbox", "--json"]), json!([]));
     assert!(!stand.file("made").exists());
-    // As root nothing can be confined.
-    if rustix::process::geteuid().is_root() {
-        let mut root = stand.desk.world.command(&stand.desk.program);
-        root.args(["call", "bash", "--ask", "inbox", "--args", r#"{"command": "touch made"}"#])
-            .env("BYLEAVE_STATE", stand.desk.world.workspace().with_file_name("root-state"))
-            .env("HOME", "/root");
-        let told = ended(start(root, b""));
-        let why = String::from_utf8_lossy(&told.stderr).into_owned();
-        assert!(told.status.code() == Some(3) && why.contains("(cannot-run)"), "{told:?}");
-    }
 }
 
 /// Tests calls in another directory, because the model can choose that directory.
