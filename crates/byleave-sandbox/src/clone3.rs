@@ -284,7 +284,9 @@ extern "C" fn pause(_: *mut u8) -> ! {
 
 /// Moves this thread into a mount namespace of its own, which begins as a copy. Only for a thread that ends soon.
 pub(crate) fn unshare_mounts() -> Result<(), Errno> {
-    syscall_with_numbers(number::UNSHARE, [CLONE_NEWNS as usize, 0, 0, 0, 0, 0]).map(drop)
+    #[expect(clippy::cast_possible_truncation, reason = "the flag fits in 32 bits")]
+    let flags = CLONE_NEWNS as usize;
+    syscall_with_numbers(number::UNSHARE, [flags, 0, 0, 0, 0, 0]).map(drop)
 }
 
 /// Changes the user of this thread for good, but not of the process. Only for a thread that ends soon.

@@ -177,7 +177,7 @@ fn id_map(owner: UserIdentity, user: UserIdentity) -> Result<Arc<OwnedFd>, (&'st
         let map = byleave_files::own::read_text(Path::new("/proc/self").join(name)).unwrap_or_default();
         fs::write(proc.join(name), map_except(&map, from, to)).map_err(told("mapping ids"))?;
     }
-    let opened = fs::File::open(proc.join("ns/user")).map_err(told("opening a user namespace"))?;
+    let opened = byleave_files::own::open(proc.join("ns/user")).map_err(told("opening a user namespace"))?;
     let made = Arc::new(OwnedFd::from(opened));
     known.insert((owner.uid, owner.gid), Arc::clone(&made));
     Ok(made)
