@@ -8,6 +8,7 @@
 //! A screen must show the lines in order, left to right, in one size, and must not interpret markup in them. It wraps them with
 //! [`Rendering::wrap`], or with an equivalent that repeats the gutter: a wrapped line must not look like one of our lines.
 
+mod card;
 mod change;
 mod effect;
 mod line;
@@ -16,6 +17,7 @@ mod sections;
 mod value;
 mod writer;
 
+pub use card::{CardChange, CardChanges, CardHeadline, QuestionCard, QuestionClass};
 pub use line::{LineRole, RenderLine, Rendering};
 pub use rehearsal::summarize_changes;
 pub use sections::is_truncated;

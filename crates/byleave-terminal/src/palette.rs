@@ -54,15 +54,14 @@ impl Palette {
     /// Returns the style of a line of a question.
     pub fn line(self, role: LineRole) -> Style {
         match role {
-            LineRole::Title => Style::new().add_modifier(Modifier::BOLD),
+            LineRole::Title | LineRole::Headline => Style::new().add_modifier(Modifier::BOLD),
             LineRole::Heading => self.style(Color::LightBlue).add_modifier(Modifier::BOLD),
             LineRole::Warning => self.careful(),
             LineRole::Model => self.style(Color::Magenta),
             LineRole::Challenge => self.style(Color::Yellow),
             LineRole::Detail | LineRole::Expiry => self.faint(),
-            LineRole::Effect | LineRole::Content | LineRole::Change | LineRole::Reason | LineRole::Review => {
-                Style::new()
-            }
+            LineRole::Effect | LineRole::Content | LineRole::Change | LineRole::Reason => Style::new(),
+            LineRole::Outcome | LineRole::Review => Style::new(),
         }
     }
 }

@@ -57,6 +57,10 @@ pub struct RenderLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineRole {
+    /// The command, the edit or the call, at the top of a card.
+    Headline,
+    /// What came of the run on a copy, what it will use, and whether it can be undone: lines of a card.
+    Outcome,
     /// The question itself.
     Title,
     /// The heading of a part.

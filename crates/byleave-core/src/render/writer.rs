@@ -80,6 +80,12 @@ impl RenderingBuilder {
         }
     }
 
+    /// Returns whether all texts could be shown, and none has invisible characters, look-alikes or right-to-left text.
+    pub(super) fn is_harmless(&self) -> bool {
+        let counts = self.escaper.counts();
+        self.missing.is_none() && counts.hidden_chars == 0 && counts.lookalikes == 0 && counts.rtl_runs == 0
+    }
+
     /// Returns text from outside, escaped.
     pub(super) fn escape(&mut self, text: &str, care: EscapeLevel) -> String {
         if text.len() > BYTES_MAX {

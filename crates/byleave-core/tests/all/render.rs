@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory as _};
 use uuid::Uuid;
 
-fn asks(cause: AskCause, why: &str) -> DecisionReason {
+pub(crate) fn asks(cause: AskCause, why: &str) -> DecisionReason {
     DecisionReason {
         verdict: Verdict::Ask,
         cause: Some(cause),
@@ -34,7 +34,7 @@ fn asks(cause: AskCause, why: &str) -> DecisionReason {
 }
 
 /// A question view without special features.
-fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
+pub(crate) fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
     QuestionView {
         question: Question {
             id: QuestionId::new(Uuid::from_u128(7)),
@@ -82,7 +82,7 @@ fn sheet(tool: &str, arguments: Value, effects: Vec<Effect>) -> QuestionView {
     }
 }
 
-fn bash(command: &str) -> QuestionView {
+pub(crate) fn bash(command: &str) -> QuestionView {
     let run = Effect::Run {
         program: "/usr/bin/bash".into(),
         argv: vec!["bash".into(), "-c".into(), command.into()],
@@ -90,7 +90,7 @@ fn bash(command: &str) -> QuestionView {
     sheet("bash", json!({ "command": command }), vec![run])
 }
 
-fn write(path: &str) -> Effect {
+pub(crate) fn write(path: &str) -> Effect {
     Effect::Write { path: path.into() }
 }
 
@@ -536,7 +536,7 @@ proptest! {
     }
 }
 
-fn seen(list: Vec<FileChange>) -> Rehearsal {
+pub(crate) fn seen(list: Vec<FileChange>) -> Rehearsal {
     Rehearsal {
         changes: FileChanges { list, ..FileChanges::default() },
         scratch_files: 2,
@@ -551,7 +551,7 @@ fn seen(list: Vec<FileChange>) -> Rehearsal {
     }
 }
 
-fn text_of(size: u64, mode: u32) -> Option<FileNode> {
+pub(crate) fn text_of(size: u64, mode: u32) -> Option<FileNode> {
     let digest = Some(Digest::compute(&size.to_le_bytes()));
     Some(FileNode { kind: FileNodeKind::File { size, digest }, mode, modified_ns: 0 })
 }

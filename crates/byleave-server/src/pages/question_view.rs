@@ -46,6 +46,8 @@ fn one(line: &RenderLine, heads: HeadingLevel) -> Markup {
 
 const fn class(role: LineRole) -> &'static str {
     match role {
+        LineRole::Headline => "headline",
+        LineRole::Outcome => "outcome",
         LineRole::Title => "title",
         LineRole::Heading => "heading",
         LineRole::Effect => "effect",

@@ -1,0 +1,391 @@
+//! The card of a question: what a person needs to answer it in a few seconds.
+//!
+//! First the command or the edit, then what it did on the copy, what it will use, whether it can be undone, and one line why it asks. The
+//! card folds, the details behind it never do. It must never fold what is dangerous, protected, outside the workspace, or shown with
+//! brackets: then [`QuestionCard::is_enough`] is false, and a screen must show the details before a yes.
+
+mod changes;
+mod headline;
+mod repository;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{AskCause, DecisionReason, Verdict};
+use crate::effect::Effect;
+use crate::escape::EscapeLevel;
+use crate::outcome::ExecutionStatus;
+use crate::question::QuestionKind;
+use crate::question_view::{QuestionView, RehearsalView};
+use crate::rehearsal::Rehearsal;
+
+use super::line::{LineRole, RenderLine, Rendering};
+use super::value::GUTTER;
+use super::writer::{RenderingBuilder, WARNING_GUTTER, format_count};
+
+pub use changes::{CardChange, CardChanges};
+pub use headline::CardHeadline;
+
+/// The beginnings of the warnings of the details that a card says in its own words.
+const SAID_WARNINGS: [&str; 3] =
+    ["tried to reach the network", "left a process running in the background", "failed: "];
+/// The maximum number of lines of output on a card.
+const OUTPUT_LINES_MAX: usize = 3;
+/// The maximum length of a line of output on a card.
+const OUTPUT_CHARS_MAX: usize = 160;
+
+/// How a question may be answered, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuestionClass {
+    /// It ran on a copy, and `byleave undo` takes everything back.
+    Undoable,
+    /// It is neither undoable nor grave: a host to read from, an install, a tool of a server.
+    Ordinary,
+    /// It is dangerous, irreversible, protected, outside the workspace, or it sends something.
+    Grave,
+}
+
+/// What a person needs to answer a question in a few seconds. All texts are escaped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuestionCard {
+    /// How it may be answered.
+    pub class: QuestionClass,
+    /// The command, the edit or the call.
+    pub headline: CardHeadline,
+    /// What came of the run on a copy, in a line. Absent if it did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried: Option<String>,
+    /// What it changed.
+    pub changes: CardChanges,
+    /// The last lines that it printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<String>,
+    /// What a person must notice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// What a yes lets it use, in a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
+    /// Whether it can be undone.
+    pub undo: String,
+    /// Why it asks.
+    pub why: String,
+    /// Whether a yes needs no look at the details: nothing that matters is folded.
+    pub is_enough: bool,
+}
+
+impl QuestionCard {
+    /// Makes the card of a question.
+    pub fn new(view: &QuestionView) -> Self {
+        let mut page = RenderingBuilder::default();
+        let rehearsal = ran(view);
+        let class = class(view);
+        let headline = headline::headline(&mut page, view);
+        let must_list = protected_paths(view);
+        let changes = rehearsal.map_or_else(CardChanges::default, |ran| {
+            changes::changes(&mut page, &ran.changes, &view.cwd, &|path| must_list.iter().any(|p| p == path))
+        });
+        let mut card = Self {
+            class,
+            tried: rehearsal.map(|ran| tried(ran, &changes)),
+            output: rehearsal.map(|ran| output(&mut page, ran)).unwrap_or_default(),
+            warnings: warnings(&mut page, view),
+            uses: uses(&mut page, view),
+            undo: undo(view, class).to_owned(),
+            why: why(&mut page, view),
+            headline,
+            changes,
+            is_enough: false,
+        };
+        card.is_enough = class != QuestionClass::Grave
+            && view.question.kind == QuestionKind::Approval
+            && card.headline.is_complete
+            && view.first_arguments.is_none()
+            && view.challenge.is_none()
+            && !view.needs_challenge()
+            && view.notes.is_empty()
+            && !matches!(view.rehearsal, Some(RehearsalView::Unavailable { .. }))
+            && page.is_harmless()
+            && is_said(&super::render(view));
+        card
+    }
+
+    /// Returns the card as lines for a screen.
+    pub fn to_rendering(&self) -> Rendering {
+        let mut page = RenderingBuilder::default();
+        self.write(&mut page);
+        page.finish()
+    }
+
+    fn write(&self, page: &mut RenderingBuilder) {
+        self.headline.write(page);
+        for warning in &self.warnings {
+            page.push_line(LineRole::Warning, WARNING_GUTTER, warning);
+        }
+        if let Some(tried) = &self.tried {
+            page.push_line(LineRole::Outcome, "  ", tried);
+        }
+        self.changes.write(page);
+        for line in &self.output {
+            page.push_line(LineRole::Content, GUTTER, line);
+        }
+        for line in &self.uses {
+            page.push_line(LineRole::Outcome, "  ", line);
+        }
+        let undo_role =
+            if self.class == QuestionClass::Grave { LineRole::Warning } else { LineRole::Outcome };
+        let gutter = if undo_role == LineRole::Warning { WARNING_GUTTER } else { "  " };
+        page.push_line(undo_role, gutter, &self.undo);
+        page.push_line(LineRole::Reason, "  ", &self.why);
+    }
+
+    /// Returns the card in one line, for lists and notifications: the headline, and what it changed.
+    pub fn short_text(&self) -> String {
+        let mut text = self.headline.one_line();
+        let changed = self.changes.one_line();
+        if !changed.is_empty() && !self.headline.names_change {
+            text.push_str(&format!("  ({changed})"));
+        }
+        if self.class == QuestionClass::Grave {
+            text.insert_str(0, "⚠ ");
+        }
+        text
+    }
+}
+
+/// Checks whether the details are complete, and warn of nothing that a card does not say.
+fn is_said(details: &Rendering) -> bool {
+    let is_unsaid = |line: &RenderLine| {
+        let text = line.text.strip_prefix(WARNING_GUTTER).unwrap_or(&line.text);
+        line.role == LineRole::Warning && !SAID_WARNINGS.iter().any(|said| text.starts_with(said))
+    };
+    details.complete && !details.lines.iter().any(is_unsaid)
+}
+
+fn ran(view: &QuestionView) -> Option<&Rehearsal> {
+    match &view.rehearsal {
+        Some(RehearsalView::Ran { rehearsal, .. }) => Some(rehearsal),
+        _ => None,
+    }
+}
+
+/// Returns all reasons that ask: those about the prediction, and those about what was observed.
+fn asking(view: &QuestionView) -> impl Iterator<Item = &DecisionReason> {
+    let observed = match &view.rehearsal {
+        Some(RehearsalView::Ran { decision: Some(decision), .. }) => decision.reasons.as_slice(),
+        _ => &[],
+    };
+    view.decision.reasons.iter().chain(observed).filter(|reason| reason.verdict >= Verdict::Ask)
+}
+
+fn class(view: &QuestionView) -> QuestionClass {
+    let is_grave_cause = |cause: AskCause| match cause {
+        AskCause::Dangerous | AskCause::Irreversible | AskCause::Checkpoint | AskCause::FirmRule => true,
+        AskCause::OutsideWorkspace | AskCause::NotUnderstood => true,
+        AskCause::Rule | AskCause::Default | AskCause::Sensitive | AskCause::ToolNeedsApproval => false,
+        AskCause::Reviewer | AskCause::Mode => false,
+    };
+    let rehearsal = ran(view);
+    // What was not understood when it was read has been observed on the copy.
+    let is_grave = |reason: &DecisionReason| match reason.cause {
+        Some(AskCause::NotUnderstood) => rehearsal.is_none(),
+        Some(AskCause::Rule) => is_protection(reason),
+        Some(cause) => is_grave_cause(cause),
+        None => true,
+    };
+    let leaves = |effect: &Effect| matches!(effect, Effect::Unconfined { .. } | Effect::Send { .. });
+    if view.question.kind != QuestionKind::Approval
+        || view.plan.irreversible
+        || view.resolved_tool.destructive
+        || asking(view).any(is_grave)
+        || view.plan.effects.iter().any(leaves)
+    {
+        return QuestionClass::Grave;
+    }
+    match rehearsal {
+        Some(ran) if ran.is_committable() && ran.is_undoable_work(&view.cwd) => QuestionClass::Undoable,
+        _ => QuestionClass::Ordinary,
+    }
+}
+
+/// Checks whether a reason is a rule of the program itself, which protects something.
+fn is_protection(reason: &DecisionReason) -> bool {
+    reason.rule.is_some() && reason.origin.as_deref().is_some_and(|origin| origin.starts_with("built-in"))
+}
+
+/// Returns the changed paths that a rule asks about or denies. A card lists them all.
+fn protected_paths(view: &QuestionView) -> Vec<String> {
+    let Some(RehearsalView::Ran { rehearsal, decision: Some(decision) }) = &view.rehearsal else {
+        return Vec::new();
+    };
+    let plan = rehearsal.observed_plan();
+    let asks = decision.reasons.iter().filter(|reason| {
+        reason.verdict >= Verdict::Ask && !matches!(reason.cause, Some(AskCause::Default | AskCause::Mode))
+    });
+    let effects = asks.flat_map(|reason| &reason.effects);
+    let effects = effects.filter_map(|at| plan.effects.get(usize::try_from(*at).ok()?));
+    effects.filter_map(Effect::path).map(str::to_owned).collect()
+}
+
+fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
+    let ended = match ran.status {
+        ExecutionStatus::Succeeded => "",
+        ExecutionStatus::Failed => ", and failed",
+        _ => ", and was stopped",
+    };
+    let did = match changes.total() {
+        0 => "changed nothing".to_owned(),
+        count => format!("changed {}", format_count(count, "file", "files")),
+    };
+    format!("On a copy it {did}{ended}.")
+}
+
+/// Returns the last lines of the output, and whether there are more.
+fn output(page: &mut RenderingBuilder, ran: &Rehearsal) -> Vec<String> {
+    let text = ran.output.text.trim_end();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let from = lines.len().saturating_sub(OUTPUT_LINES_MAX);
+    let shown = lines.get(from..).unwrap_or_default().iter().map(|line| {
+        let cut: String = line.chars().take(OUTPUT_CHARS_MAX).collect();
+        let more = if cut.len() < line.len() { "…" } else { "" };
+        format!("{}{more}", page.escape(&cut, EscapeLevel::Text))
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if from > 0 {
+        shown.insert(0, format!("… {}", format_count(from, "more line", "more lines")));
+    }
+    shown
+}
+
+fn warnings(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if view.question.kind == QuestionKind::Checkpoint {
+        warnings.push("CHECKPOINT: it needs a deliberate yes in every mode".to_owned());
+    }
+    if let [own, parent, ..] = view.lineage.as_slice() {
+        let (own, parent) = (page.quote(own.agent.as_str()), page.quote(parent.agent.as_str()));
+        warnings.push(format!("asked by sub-agent {own} of {parent}"));
+    }
+    for danger in &view.plan.dangers {
+        warnings.push(page.escape(&danger.reason, EscapeLevel::Text));
+    }
+    match &view.rehearsal {
+        Some(RehearsalView::Unavailable { reason }) => {
+            let reason = page.escape(reason.lines().next().unwrap_or_default(), EscapeLevel::Text);
+            warnings.push(format!("not tried on a copy: {reason}"));
+        }
+        Some(RehearsalView::Ran { rehearsal, .. }) => {
+            if rehearsal.leftover_processes > 0 {
+                warnings.push("it left a process running, which was stopped".to_owned());
+            }
+            if let Some(error) = &rehearsal.output.error {
+                let error = page.escape(error.lines().next().unwrap_or_default(), EscapeLevel::Text);
+                warnings.push(format!("failed: {error}"));
+            }
+        }
+        None => {}
+    }
+    warnings
+}
+
+/// Returns what a yes lets the call use beyond the workspace.
+fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
+    let mut hosts: Vec<(bool, String)> = Vec::new();
+    let mut add = |page: &mut RenderingBuilder, host: &str, port: u16, sends: bool| {
+        let host = page.escape(host, EscapeLevel::Name);
+        let port = if port == 0 || port == 443 { String::new() } else { format!(":{port}") };
+        let named = format!("{host}{port}");
+        if !hosts.iter().any(|(known, name)| *name == named && *known == sends) {
+            hosts.push((sends, named));
+        }
+    };
+    for effect in &view.plan.effects {
+        if let Some((host, port)) = effect.host() {
+            add(page, host, port, matches!(effect, Effect::Send { .. }));
+        }
+    }
+    for (host, port) in ran(view).into_iter().flat_map(Rehearsal::known_blocked_hosts) {
+        add(page, host, port, false);
+    }
+    let named = |sends: bool| {
+        let names: Vec<&str> =
+            hosts.iter().filter(|(known, _)| *known == sends).map(|(_, name)| name.as_str()).collect();
+        names.join(", ")
+    };
+    let mut lines = Vec::new();
+    let (sends, reads) = (named(true), named(false));
+    if !sends.is_empty() {
+        lines.push(format!("Sends to the network: {sends}."));
+    }
+    if !reads.is_empty() {
+        lines.push(format!("Uses the network: {reads}."));
+    }
+    for effect in &view.plan.effects {
+        if let Effect::Unconfined { guarantee } = effect {
+            let guarantee = page.quote(guarantee);
+            lines.push(format!("Leaves the sandbox: {guarantee}."));
+        }
+    }
+    lines
+}
+
+fn undo(view: &QuestionView, class: QuestionClass) -> &'static str {
+    let wants_network = ran(view).is_some_and(|ran| !ran.is_committable());
+    match class {
+        _ if view.question.kind == QuestionKind::Release => {
+            "It has run. You decide whether the model sees its result."
+        }
+        _ if view.plan.irreversible => "CANNOT BE UNDONE.",
+        _ if view.plan.read_only => "Only reads.",
+        QuestionClass::Undoable => "Can be undone: byleave undo.",
+        _ if wants_network => "Network traffic cannot be undone.",
+        QuestionClass::Ordinary | QuestionClass::Grave
+            if ran(view).is_some_and(Rehearsal::is_committable) =>
+        {
+            "Changes to files can be undone: byleave undo."
+        }
+        QuestionClass::Ordinary | QuestionClass::Grave => "It may be impossible to undo.",
+    }
+}
+
+/// Returns the one reason that says the most.
+fn why(page: &mut RenderingBuilder, view: &QuestionView) -> String {
+    if view.question.kind == QuestionKind::Release {
+        return "Asks: a reviewer holds the result".to_owned();
+    }
+    let rank = |cause: AskCause| match cause {
+        AskCause::Checkpoint => 9,
+        AskCause::Irreversible => 8,
+        AskCause::Dangerous => 7,
+        AskCause::FirmRule => 6,
+        AskCause::Rule => 5,
+        AskCause::OutsideWorkspace => 4,
+        AskCause::Reviewer | AskCause::ToolNeedsApproval | AskCause::Sensitive => 3,
+        AskCause::NotUnderstood => 2,
+        AskCause::Default | AskCause::Mode => 1,
+    };
+    // What was observed decides, so its reasons come first among equals.
+    let strongest = asking(view).max_by_key(|reason| reason.cause.map_or(10, rank));
+    let Some(reason) = strongest else { return "Asks: nobody has allowed it".to_owned() };
+    let message = reason.message.lines().next().unwrap_or_default();
+    match reason.cause {
+        Some(AskCause::Default) => "Asks: no rule allows it".to_owned(),
+        Some(AskCause::Mode) => "Asks: the mode asks about everything".to_owned(),
+        Some(AskCause::Sensitive) => "Asks: the tool counts as sensitive".to_owned(),
+        Some(AskCause::ToolNeedsApproval) => "Asks: the tool requires a yes".to_owned(),
+        Some(AskCause::OutsideWorkspace) => "Asks: it goes outside the workspace".to_owned(),
+        Some(AskCause::Irreversible) => "Asks: it cannot be undone".to_owned(),
+        Some(AskCause::NotUnderstood) => {
+            let message = page.escape(message, EscapeLevel::Text);
+            format!("Asks: not understood: {message}")
+        }
+        _ if message.is_empty() => {
+            let rule = reason.rule.as_deref().map(|rule| page.quote(rule));
+            rule.map_or_else(|| "Asks: a rule says so".to_owned(), |rule| format!("Asks: rule {rule}"))
+        }
+        _ => {
+            let message = page.escape(message, EscapeLevel::Text);
+            format!("Asks: {message}")
+        }
+    }
+}
