@@ -24,7 +24,7 @@ def run(name: str, server: Server) -> str:
 
 
 def test_refunds(server: Server, ann: byleave.Client) -> None:
-    with answering(ann, "own.bot.refund", "yes") as answered:
+    with answering(ann, "client.bot.refund", "yes") as answered:
         printed = run("refunds.py", server)
     assert len(answered) == 1
     assert "paid back: {'cents': 500, 'order': 'a17'}" in printed
@@ -42,4 +42,4 @@ def test_agents(server: Server, ann: byleave.Client, name: str) -> None:
     assert "refused" in printed and "denied" in printed and "SECRET" not in printed
     calls = [entry for entry in ann.audit_log(agent="bot", limit=1000) if entry.call not in before]
     outcomes = sorted((entry.tool, entry.outcome) for entry in calls)
-    assert outcomes == [("own.bot.shout", "completed"), ("read_file", "completed"), ("read_file", "refused")]
+    assert outcomes == [("client.bot.shout", "completed"), ("read_file", "completed"), ("read_file", "refused")]

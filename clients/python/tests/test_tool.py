@@ -30,13 +30,13 @@ def test_a_function_runs_when_a_person_says_yes_and_not_when_not(bot: byleave.Cl
         ran.append(cents)
         return {"order": order, "cents": cents}
 
-    with answering(ann, "own.bot.refund", "no", feedback="not this one"), pytest.raises(byleave.Refused) as error:
+    with answering(ann, "client.bot.refund", "no", feedback="not this one"), pytest.raises(byleave.Refused) as error:
         refund("a1")
     assert ran == [] and "not this one" in error.value.reason and error.value.page.endswith(".md")
-    with answering(ann, "own.bot.refund", "yes"):
+    with answering(ann, "client.bot.refund", "yes"):
         assert refund("a1", cents=5) == {"order": "a1", "cents": 5}
     assert ran == [5]
-    entry = ann.audit_log(tool="own.bot.refund", limit=1)[0]
+    entry = ann.audit_log(tool="client.bot.refund", limit=1)[0]
     assert (entry.agent, entry.outcome) == ("bot", "completed")
 
 
@@ -107,13 +107,13 @@ def test_reviewers_see_change_and_refuse_and_it_is_in_the_audit_log(bot: byleave
         return {"user": "ann", "password": "x", "token": "y"} if query else {}
 
     assert sql("select 1; --") == {"user": "ann"} and ran == ["select 1 "]
-    call = ann.audit_log(tool="own.bot.sql", limit=1)[0].call
+    call = ann.audit_log(tool="client.bot.sql", limit=1)[0].call
     record = json.dumps([entry.entry for entry in ann.record(call).entries])
     assert '"reviewer": "client"' in record and "secrets" in record
     with pytest.raises(byleave.Refused) as refused:
         sql("drop table")
     assert refused.value.code == "review-denied" and "no dropping" in refused.value.reason
-    assert ann.audit_log(tool="own.bot.sql", limit=1)[0].code == "review-denied"
+    assert ann.audit_log(tool="client.bot.sql", limit=1)[0].code == "review-denied"
     with pytest.raises(byleave.Withheld) as withheld:
         sql(";")
     assert withheld.value.code == "output-denied" and ran == ["select 1 ", ""]
@@ -148,9 +148,9 @@ def test_what_a_person_edits_is_reviewed_again(bot: byleave.Client, ann: byleave
         ran.append(cents)
         return cents
 
-    with answering(ann, "own.bot.pay", "edit", value={"cents": 7}):
+    with answering(ann, "client.bot.pay", "edit", value={"cents": 7}):
         assert pay(5) == 7
-    with answering(ann, "own.bot.pay", "edit", value={"cents": 700}), pytest.raises(byleave.Failed) as failed:
+    with answering(ann, "client.bot.pay", "edit", value={"cents": 700}), pytest.raises(byleave.Failed) as failed:
         pay(5)
     assert ran == [7] and "did not run" in str(failed.value)
 
@@ -270,7 +270,7 @@ def fake_server(answers: dict[str, Any]) -> Iterator[str]:
         httpd.server_close()
 
 
-NAME = {"/never": (200, {"tool": "own.bot.never"})}
+NAME = {"/never": (200, {"tool": "client.bot.never"})}
 CALL = {"call": "c", "state": "ready"}
 
 
@@ -350,10 +350,10 @@ def test_a_function_is_given_the_data_of_the_function_that_it_names(bot: byleave
     unrelated.run({}, session="data")
     assert given == [None, ["ann", "a17"], None, None]
 
-    @byleave.tool(client=bot, declaration={**QUIET, "wants_data": ["own.bot.no_such_function"]})
+    @byleave.tool(client=bot, declaration={**QUIET, "wants_data": ["client.bot.no_such_function"]})
     def mistaken() -> int:
         return 1
 
     with pytest.raises(byleave.Problem) as error:
         mistaken()
-    assert "own.bot.no_such_function" in error.value.detail
+    assert "client.bot.no_such_function" in error.value.detail

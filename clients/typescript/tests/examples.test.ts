@@ -27,7 +27,7 @@ async function run(name: string): Promise<string> {
 }
 
 test("refunds", async () => {
-  const printed = await answering(ann, "own.bot.refund", { kind: "yes" }, () => run("refunds.js"));
+  const printed = await answering(ann, "client.bot.refund", { kind: "yes" }, () => run("refunds.js"));
   assert.match(printed, /paid back: {"cents":500,"order":"a17"}/);
   assert.match(printed, /more than 100 is never paid back \(review-denied, https:/);
   assert.ok(!printed.includes("4111"));
@@ -43,6 +43,6 @@ for (const name of ["ai-sdk.js", "langchain.js"]) {
     assert.ok(!printed.includes("SECRET"));
     const calls = (await ann.auditLog({ limit: 1000 })).filter((entry) => !before.has(entry.call));
     const outcomes = calls.map((entry) => `${entry.tool} ${entry.outcome}`).sort();
-    assert.deepEqual(outcomes, ["own.bot.shout completed", "read_file completed", "read_file refused"]);
+    assert.deepEqual(outcomes, ["client.bot.shout completed", "read_file completed", "read_file refused"]);
   });
 }

@@ -28,11 +28,11 @@ test("a function runs when a person says yes, and not when not", async () => {
   const execute = (args: { cents: number }) => (ran.push(args.cents), { paid: args.cents });
   const refund = byleave.guard(bot, { ...plain, name: "refund", execute });
   const call = () => refund({ cents: 5 });
-  await assert.rejects(answering(ann, "own.bot.refund", { kind: "no" }, () => refund({ cents: 500 })), byleave.Refused);
+  await assert.rejects(answering(ann, "client.bot.refund", { kind: "no" }, () => refund({ cents: 500 })), byleave.Refused);
   assert.deepEqual(ran, []);
-  assert.deepEqual(await answering(ann, "own.bot.refund", { kind: "yes" }, call), { paid: 5 });
+  assert.deepEqual(await answering(ann, "client.bot.refund", { kind: "yes" }, call), { paid: 5 });
   assert.deepEqual(ran, [5]);
-  assert.equal((await ann.auditLog({ tool: "own.bot.refund", limit: 1 }))[0]?.outcome, "completed");
+  assert.equal((await ann.auditLog({ tool: "client.bot.refund", limit: 1 }))[0]?.outcome, "completed");
 });
 
 test("the same key runs it once, also from two clients at once", async () => {
@@ -62,7 +62,7 @@ test("reviewers see, change and refuse, and it is in the audit log", async () =>
     execute: ({ cents }: { cents: number }) => (ran.push(cents), cents),
   });
   assert.deepEqual(await pay({ cents: 5 }), { paid: 4 });
-  const record = await ann.record((await ann.auditLog({ tool: "own.bot.pay", limit: 1 }))[0]?.call ?? "");
+  const record = await ann.record((await ann.auditLog({ tool: "client.bot.pay", limit: 1 }))[0]?.call ?? "");
   assert.match(JSON.stringify(record.entries.map((entry) => entry.entry)), /less","reviewer":"client".*shaped","reviewer":"client"/);
   await assert.rejects(pay({ cents: 500 }), (error) => error instanceof byleave.Refused && error.code === "review-denied");
   await assert.rejects(pay({ cents: 1 }), byleave.Withheld);
@@ -79,7 +79,7 @@ test("a reviewer that breaks blocks, and what a person edits is reviewed again",
   assert.equal(ran, 0);
   await assert.rejects(byleave.guard(bot, { ...plain, name: "y", declaration: QUIET, output: throws, execute })({}), byleave.Withheld);
   const small = byleave.guard(bot, { ...plain, name: "small", input: (subject) => Number(subject.arguments["cents"]) < 100, execute });
-  const edit = answering(ann, "own.bot.small", { kind: "edit", value: { cents: 700 } }, () => small({ cents: 5 }));
+  const edit = answering(ann, "client.bot.small", { kind: "edit", value: { cents: 700 } }, () => small({ cents: 5 }));
   await assert.rejects(edit, byleave.Failed);
   assert.equal(ran, 1);
 });
@@ -126,7 +126,7 @@ test("a server that dies in the middle leaves it unknown", async () => {
   }
 });
 
-const NAME = { "/never": { tool: "own.bot.never" } };
+const NAME = { "/never": { tool: "client.bot.never" } };
 const CALL = { call: "c", state: "ready" };
 const INVALID: { [end: string]: unknown }[] = [
   { "": "hello" },
@@ -176,6 +176,6 @@ test("a function is given the data of the function that it names", async () => {
   await refundAll.run({}, { session: "elsewhere" });
   await unrelated.run({}, { session: "data" });
   assert.deepEqual(given, [undefined, ["a17", "a18"], undefined, undefined]);
-  const mistaken = byleave.guard(bot, { ...plain, name: "mistaken", declaration: { ...QUIET, wants_data: ["own.bot.no_such_function"] }, execute: () => "done" });
+  const mistaken = byleave.guard(bot, { ...plain, name: "mistaken", declaration: { ...QUIET, wants_data: ["client.bot.no_such_function"] }, execute: () => "done" });
   await assert.rejects(mistaken({}), byleave.Problem);
 });

@@ -42,6 +42,8 @@ pub struct CallerIdentity {
     pub agent: AgentId,
     /// The mode of the session.
     pub mode: Mode,
+    /// Whether nothing is executed.
+    pub dry_run: bool,
     /// The directory of sessions that do not name one.
     pub cwd: String,
 }
@@ -266,7 +268,7 @@ impl Proxy {
             reason: None,
             cwd,
             mode: self.who.mode,
-            dry_run: false,
+            dry_run: self.who.dry_run,
         };
         self.known().open.insert(id, (session.to_owned(), gate.clone()));
         let result = gate.settle(call).await;

@@ -351,6 +351,11 @@ impl Config {
         self.get(name).is_some_and(|held| held.value == SettingValue::Flag(true))
     }
 
+    /// Checks whether every call of an agent is a dry run.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.flag("dry_run")
+    }
+
     /// Checks whether `delete_file` is among the tools.
     pub(crate) fn allow_delete(&self) -> bool {
         self.flag("allow_delete")

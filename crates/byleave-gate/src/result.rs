@@ -208,6 +208,9 @@ impl CallResult {
             CallOutcome::Answered(output) => {
                 Some(format!("A person answered in the place of the tool: {}", output.text))
             }
+            CallOutcome::DryRun(_) => {
+                Some(format!("This is a dry run: nothing is executed.\n{}", self.to_text()))
+            }
             _ => self.error(),
         }
     }

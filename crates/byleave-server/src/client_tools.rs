@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 /// The prefix of the names of client tools.
-const FAMILY: &str = "own.";
+const FAMILY: &str = "client.";
 /// The name of the client's own reviewers in the audit log.
 const REVIEWER: &str = "client";
 /// The maximum number of client tools of one principal.

@@ -230,9 +230,10 @@ impl ExecutionEnv {
         way: NetworkAccess,
     ) -> Result<PreparedCopy, PrepareCopyError> {
         let roots = confinement.files.writable.clone();
+        // Opening the store closes it for other users, until a copy of a root of theirs is in it. The probe may run as one of them.
+        let mut weaker_reason = self.overlay().err();
         let store = self.open_store()?;
         let mut scratch_dirs = Vec::new();
-        let mut weaker_reason = self.overlay().err();
         for root in &roots {
             let survey = scratch::survey(root, &self.store_settings.scratch)?;
             scratch_dirs.extend(survey.scratch);

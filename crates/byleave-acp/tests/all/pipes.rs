@@ -76,6 +76,7 @@ pub(crate) fn between(mode: Mode, asks: bool) -> ProxyFixture {
         tenant: TenantId::new("local").unwrap(),
         agent: AgentId::new("fake").unwrap(),
         mode,
+        dry_run: false,
         cwd: "/tmp".to_owned(),
     };
     let pipe = || tokio::io::duplex(1 << 16);

@@ -55,6 +55,7 @@ pub(crate) async fn run(typed: AcpArgs, options: &ResolvedOptions) -> Result<Exi
         tenant: options.tenant.clone(),
         agent: typed.agent,
         mode: chosen.mode(),
+        dry_run: chosen.is_dry_run(),
         cwd: options.cwd.clone(),
     };
     let asked = (typed.ask == AcpAskArg::Editor).then(|| Arc::clone(&client));

@@ -95,7 +95,7 @@ pub(crate) async fn run(
         reason: typed.reason,
         cwd: options.cwd.clone(),
         mode: chosen.mode(),
-        dry_run: typed.dry_run,
+        dry_run: typed.dry_run || options.settings.is_dry_run(),
     };
     let ask = options.resolve_ask(typed.ask, AskArg::None);
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, chosen.gate())?;

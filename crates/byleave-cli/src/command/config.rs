@@ -93,7 +93,7 @@ fn held_json(held: &ConfigValue) -> serde_json::Value {
 fn paths(options: &ResolvedOptions, screen: &mut Console) {
     let files = options.config_files();
     if screen.json() {
-        let one = |file: &ConfigFile| json!({ "layer": file.layer, "path": file.path, "there": file.path.exists() });
+        let one = |file: &ConfigFile| json!({ "layer": file.layer, "path": file.path, "exists": file.path.exists() });
         screen.value(&files.iter().map(one).collect());
         return;
     }

@@ -27,7 +27,7 @@ use crate::resolved_options::ResolvedOptions;
 pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let probe = ProbeReport::run_all(RunAs::Caller);
     // Only the native backend has copies.
-    let native = probe.available().any(|rung| rung == Backend::Native);
+    let native = probe.available().any(|backend| backend == Backend::Native);
     let copies = native.then(|| probe_overlays(&options.state, RunAs::Caller));
     let container = ContainerProbe::run(options);
     let commands = match &container {
@@ -45,8 +45,9 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         let told = json!({ "available": copies == Some(Ok(())), "reason": why });
         if let Some(fields) = value.as_object_mut() {
             fields.insert("copies".to_owned(), told);
-            if let (Some(container), Some(Value::Array(rungs))) = (&container, fields.get_mut("rungs")) {
-                rungs.push(container.value());
+            if let (Some(container), Some(Value::Array(backends))) = (&container, fields.get_mut("backends"))
+            {
+                backends.push(container.value());
             }
             fields.insert("findings".to_owned(), findings.iter().map(DoctorFinding::json).collect());
         }
@@ -58,7 +59,7 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         container.add_to(&mut report);
     }
     screen.title(&report.level);
-    for line in &report.rungs {
+    for line in &report.backends {
         screen.line(line);
     }
     match &copies {
@@ -100,7 +101,7 @@ pub(crate) fn cannot_run(options: &ResolvedOptions) -> Option<(String, String)> 
 /// The findings as text.
 struct DoctorReport {
     level: String,
-    rungs: Vec<String>,
+    backends: Vec<String>,
     columns: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     lacking: Vec<String>,
@@ -142,12 +143,12 @@ impl DoctorReport {
         });
         let fallen =
             probe.backends.iter().filter_map(|tried| Some((tried.backend, tried.start_time.as_ref().err()?)));
-        let remedies = fallen.flat_map(|(rung, obstacle)| {
-            obstacle.remedies.iter().map(move |remedy| one_line(&format!("for {rung}: {remedy}")))
+        let remedies = fallen.flat_map(|(backend, obstacle)| {
+            obstacle.remedies.iter().map(move |remedy| one_line(&format!("for {backend}: {remedy}")))
         });
         Self {
             level: level(probe),
-            rungs: probe.backends.iter().map(rung).collect(),
+            backends: probe.backends.iter().map(backend_line).collect(),
             columns,
             rows,
             lacking: lacking.collect(),
@@ -177,7 +178,7 @@ fn level(probe: &ProbeReport) -> String {
     one_line(&format!("{level} (Linux {}, {landlock}{inside})", probe.kernel))
 }
 
-fn rung(tried: &BackendProbe) -> String {
+fn backend_line(tried: &BackendProbe) -> String {
     let came = match &tried.start_time {
         Ok(took) => format!("works: a test command ran in {} ms", took.as_millis()),
         Err(obstacle) => format!("does not work: {}", obstacle.reason),
@@ -206,16 +207,16 @@ fn value(probe: &ProbeReport) -> Value {
         "landlock": probe.landlock,
         "container": found.container.map(|container| container.name()),
         "wsl": found.wsl.map(|wsl| wsl.name()),
-        "rungs": probe.backends.iter().map(rung_value).collect::<Vec<_>>(),
+        "backends": probe.backends.iter().map(backend_value).collect::<Vec<_>>(),
     })
 }
 
-fn rung_value(tried: &BackendProbe) -> Value {
+fn backend_value(tried: &BackendProbe) -> Value {
     let guarantees = tried.enforcement.iter().map(guarantee_value);
     let obstacle = tried.start_time.as_ref().err();
     json!({
         "backend": tried.backend.name(),
-        "stands": tried.start_time.is_ok(),
+        "available": tried.start_time.is_ok(),
         "took_us": tried.start_time.as_ref().ok().and_then(|took| u64::try_from(took.as_micros()).ok()),
         "reason": obstacle.map(|obstacle| &obstacle.reason),
         "remedies": obstacle.map(|obstacle| &obstacle.remedies),
@@ -228,7 +229,7 @@ fn guarantee_value((guarantee, given): &(Guarantee, Enforcement)) -> (String, Va
         Enforcement::Full => None,
         Enforcement::Partial(why) | Enforcement::Unavailable(why) => Some(why),
     };
-    (guarantee.to_string(), json!({ "given": word(Some(given)), "reason": why }))
+    (guarantee.to_string(), json!({ "enforcement": word(Some(given)), "reason": why }))
 }
 
 #[cfg(test)]
@@ -264,33 +265,33 @@ mod tests {
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
         };
-        let tried = |rung: Backend| {
-            let took = if stand.contains(&rung) {
+        let tried = |backend: Backend| {
+            let took = if stand.contains(&backend) {
                 Ok(Duration::from_millis(5))
             } else {
-                let remedies = remedies(rung, failed, surroundings);
+                let remedies = remedies(backend, failed, surroundings);
                 Err(BackendError { reason: "cannot create a sandbox: permission denied".into(), remedies })
             };
             // On the native backend this depends on the machine, so the test sets it.
-            let given = |guarantee| match rung {
+            let given = |guarantee| match backend {
                 Backend::Native => (guarantee, Enforcement::Full),
-                _ => (guarantee, rung.enforcement(landlock, &confinement, guarantee)),
+                _ => (guarantee, backend.enforcement(landlock, &confinement, guarantee)),
             };
             let given = if took.is_ok() { Guarantee::ALL.map(given).into() } else { Vec::new() };
-            BackendProbe { backend: rung, start_time: took, enforcement: given }
+            BackendProbe { backend, start_time: took, enforcement: given }
         };
-        let rungs = Backend::ALL.map(tried).into();
+        let backends = Backend::ALL.map(tried).into();
         ProbeReport {
             kernel: "6.8.0-31-generic".into(),
             landlock,
             environment: surroundings.clone(),
-            backends: rungs,
+            backends,
         }
     }
 
     fn written(probe: &ProbeReport) -> String {
         let report = DoctorReport::of(probe, &BTreeSet::new());
-        let mut text = format!("{}\n{}\n", report.level, report.rungs.join("\n"));
+        let mut text = format!("{}\n{}\n", report.level, report.backends.join("\n"));
         writeln!(text, "{}", report.columns.join(" | ")).unwrap();
         report.rows.iter().for_each(|row| writeln!(text, "{}", row.join(" | ")).unwrap());
         report.lacking.iter().for_each(|line| writeln!(text, "note: {line}").unwrap());

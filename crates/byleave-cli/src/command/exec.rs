@@ -139,14 +139,11 @@ fn told(result: &CallResult, printed: bool, screen: &mut Console) -> ExitStatus 
                 }
             }
         }
-        CallOutcome::Answered(_) => {
+        CallOutcome::Answered(_) | CallOutcome::DryRun(_) => {
             out(&result.to_text());
             ExitStatus::Completed
         }
-        CallOutcome::Withheld(_)
-        | CallOutcome::Refused(_)
-        | CallOutcome::Unknown(_)
-        | CallOutcome::DryRun(_) => {
+        CallOutcome::Withheld(_) | CallOutcome::Refused(_) | CallOutcome::Unknown(_) => {
             let error = result.error().unwrap_or_else(|| "the call did not run".into());
             screen.message(&prose(&format!("byleave: {error}")));
             ExitStatus::NOT_RUN

@@ -108,7 +108,7 @@ pub(crate) async fn run(
     if !screen.json() {
         report::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
     }
-    let told = |kept: bool| json!({ "call": id, "kept": kept, "rehearsal": rehearsal });
+    let told = |committed: bool| json!({ "call": id, "committed": committed, "rehearsal": rehearsal });
     let chosen = choose(&typed, rehearsal, options, screen).await?;
     if let RehearsalChoice::Interrupted = chosen {
         answer_and_drive(&gate, question, Reply::No { feedback: None }, options, screen).await?;

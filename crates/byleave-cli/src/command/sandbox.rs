@@ -346,16 +346,16 @@ fn started(
     let terminal = stdio_forward::terminal();
     let command =
         &CommandSpec { argv, terminal, caller_owns_streams: terminal.is_none(), ..CommandSpec::default() };
-    let rung = match on {
-        Some(rung) => rung,
+    let backend = match on {
+        Some(backend) => backend,
         None => ProbeReport::choose_first(confinement, RunAs::Caller)?,
     };
-    if rung == Backend::Native && confinement.network == Network::Proxied {
+    if backend == Backend::Native && confinement.network == Network::Proxied {
         let door = Egress::new(Arc::new(keeper));
         let bridge = NetworkBridge::new()?.with_own_interceptor();
         return start_with_network(confinement, command, RunAs::Caller, &bridge, door);
     }
-    backend::start_on(rung, confinement, command, RunAs::Caller)
+    backend::start_on(backend, confinement, command, RunAs::Caller)
 }
 
 fn not_run(error: &LaunchError) -> CliError {

@@ -41,6 +41,7 @@ const WEEKS: u64 = 52 * 7 * 24 * 3_600_000;
 /// All settings, in display order.
 pub(crate) const KEYS: &[SettingKey] = &[
     SettingKey { name: "mode", kind: SettingKind::Choice(MODES), project: ProjectOverride::Earlier },
+    SettingKey { name: "dry_run", kind: SettingKind::Flag, project: ProjectOverride::Never },
     SettingKey {
         name: "ask",
         kind: SettingKind::Choice(&["none", "auto", "terminal", "inbox"]),

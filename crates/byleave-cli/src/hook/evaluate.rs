@@ -147,13 +147,7 @@ impl HookEvaluator {
             let standing = self.drive(call, deadline).await;
             let answer = match standing {
                 Some(CallStatus::Ready { .. }) if !self.tickets.mark_delivered(&key)? => continue,
-                Some(CallStatus::Ready { call }) if is_shell => HookDecision::Rewrite {
-                    input: with_command(
-                        &heard.input,
-                        &exec_command_line(&self.program, &self.state, &call.to_string()),
-                    ),
-                    note: None,
-                },
+                Some(CallStatus::Ready { call }) if is_shell => self.rewritten_to_exec(heard, call),
                 Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
                     Some(why) => HookDecision::Deny { reason: why },
                     None => match self.pass_on(call, deadline).await {
@@ -175,6 +169,8 @@ impl HookEvaluator {
                         continue;
                     }
                     _ if !self.tickets.mark_delivered(&key)? => continue,
+                    // `byleave exec` says what would run, and succeeds.
+                    CallOutcome::DryRun(_) if is_shell => self.rewritten_to_exec(heard, result.call),
                     _ => self.told(heard, &result),
                 },
                 waiting => self.not_yet(waiting.as_ref()),
@@ -182,6 +178,12 @@ impl HookEvaluator {
             return Ok(answer);
         }
         Ok(HookDecision::Deny { reason: "the same call is made too often at once; make it again".into() })
+    }
+
+    /// Returns the agent's input with a command that runs the prepared call.
+    fn rewritten_to_exec(&self, heard: &HookRequest, call: CallId) -> HookDecision {
+        let line = exec_command_line(&self.program, &self.state, &call.to_string());
+        HookDecision::Rewrite { input: with_command(&heard.input, &line), note: None }
     }
 
     /// Evaluates a call that only reads. It gets a ticket only once it is known whether a person must be asked.
@@ -265,7 +267,7 @@ impl HookEvaluator {
     }
 
     pub(super) fn key(&self, dialect: AgentKind, heard: &HookRequest, mode: Mode) -> TicketKey {
-        TicketKey::for_call(dialect, heard, &self.options.cwd, mode)
+        TicketKey::for_call(dialect, heard, &self.options.cwd, mode, self.options.settings.is_dry_run())
     }
 
     /// Drives a call that passes to its end, or to a question about what it would leave.
@@ -336,7 +338,7 @@ impl HookEvaluator {
             reason: reason.map(str::to_owned),
             cwd: self.options.cwd.clone(),
             mode,
-            dry_run: false,
+            dry_run: self.options.settings.is_dry_run(),
         })
     }
 

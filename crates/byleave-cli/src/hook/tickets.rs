@@ -51,8 +51,15 @@ pub(crate) struct HookTicket {
 pub(crate) struct TicketKey(String);
 
 impl TicketKey {
-    /// Returns the key: the same request in the same session and directory, in the same mode.
-    pub(crate) fn for_call(dialect: AgentKind, heard: &HookRequest, cwd: &str, mode: Mode) -> Self {
+    /// Returns the key: the same request in the same session and directory, in the same mode. A dry
+    /// run and a real call never have the same one.
+    pub(crate) fn for_call(
+        dialect: AgentKind,
+        heard: &HookRequest,
+        cwd: &str,
+        mode: Mode,
+        is_dry_run: bool,
+    ) -> Self {
         let input = canonical_json(&heard.input);
         let parts: [&[u8]; 7] = [
             dialect.name().as_bytes(),
@@ -63,7 +70,8 @@ impl TicketKey {
             heard.cwd.as_deref().unwrap_or_default().as_bytes(),
             mode.as_str().as_bytes(),
         ];
-        Self(Digest::compute_parts("byleave.hook", &parts).to_string())
+        let domain = if is_dry_run { "byleave.hook.dry-run" } else { "byleave.hook" };
+        Self(Digest::compute_parts(domain, &parts).to_string())
     }
 }
 

@@ -41,9 +41,10 @@ fn the_doctor_says_what_this_machine_can_confine_with_for_root_as_well() {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&told.stderr)));
     assert_eq!(told.status.code(), Some(0), "{value:#}");
     let level = value["level"].as_str().unwrap();
-    let standing = value["rungs"].as_array().unwrap().iter().find(|rung| rung["stands"] == true).unwrap();
+    let standing =
+        value["backends"].as_array().unwrap().iter().find(|backend| backend["available"] == true).unwrap();
     assert_eq!(standing["backend"], level);
-    assert_eq!(standing["guarantees"]["environment-clean"]["given"], "full");
+    assert_eq!(standing["guarantees"]["environment-clean"]["enforcement"], "full");
     let copies = &value["copies"];
     assert_eq!(copies["available"] == true, copies["reason"].is_null() && level == "native", "{value:#}");
     let text = doctor(&world, &program, true, &[]);

@@ -44,7 +44,7 @@ struct CallSeen {
     wrong: Vec<String>,
 }
 
-// req: M2, E5
+// req: M2, E9
 // door: hook
 #[test]
 fn an_ordinary_session_needs_at_most_three_questions() {

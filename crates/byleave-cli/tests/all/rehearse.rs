@@ -79,14 +79,14 @@ fn a_command_is_seen_kept_and_taken_back() {
 fn exit_codes_and_json_are_for_programs() {
     let desk = OtherUserWorld::new();
     let kept = desk.json(&["rehearse", "--yes", "--json", "--", "touch", "a b"]);
-    assert_eq!(kept["kept"], true, "{kept}");
+    assert_eq!(kept["committed"], true, "{kept}");
     // The audit log names the waived guarantee, also if the environment waived it.
     let (_, acts, _) = desk.does(&["audit", "actions"]);
     assert!(acts.contains("memory-limited"), "{acts}");
     let path = kept["rehearsal"]["changes"]["list"][0]["path"].as_str().unwrap();
     assert!(path.ends_with("/a b") && Path::new(path).exists(), "{kept}");
     let dropped = desk.json(&["rehearse", "--no", "--json", "--", "rm", "a b"]);
-    assert_eq!(dropped["kept"], false);
+    assert_eq!(dropped["committed"], false);
     assert!(Path::new(path).exists());
     // (options, command, exit code, expected message)
     let cases: [(&[&str], &str, i32, &str); 6] = [

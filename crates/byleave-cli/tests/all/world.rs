@@ -159,7 +159,9 @@ impl CliTestWorld {
             (r"\(left: \d+ (?:min|h|s|d)\)", "(left: [span])"),
             (r"\b\d{4}-\d\d-\d\d\b", "[date]"),
             (r"\b1[0-9]{12}\b", "[ms]"),
-            (r"\b\d+ s ago", "[ago]"),
+            (r"\b\d+ (?:s|min) ago", "[ago]"),
+            // A column is as wide as its longest time.
+            (r"\bWHEN {2,}", "WHEN  "),
             (r"\b\d+ s (in total|median|at most)", "[n] s $1"),
             (r"for a person for \d+ s", "for a person for [n] s"),
             (r#""(day|(sum|median|longest)_ms)": \d+"#, r#""$1": [n]"#),

@@ -22,7 +22,7 @@ pub(crate) struct ClientToolBody {
     /// JSON Schema of the arguments
     #[schema(value_type = Object)]
     pub(crate) input_schema: Map<String, Value>,
-    /// Other names of the tool. Like the name they belong to this principal: `pay` is called as `own.NAME.pay`
+    /// Other names of the tool. Like the name they belong to this principal: `pay` is called as `client.NAME.pay`
     #[schema(max_items = 32)]
     #[serde(default)]
     pub(crate) aliases: Vec<String>,
@@ -62,7 +62,7 @@ pub(crate) struct ClientToolBody {
     pub(crate) reversible: bool,
     /// Whether its calls are sensitive
     pub(crate) sensitive: Option<bool>,
-    /// The tools whose data the tool is given with the claim, by their full names, such as `grep` or `own.NAME.pay`. Of each, it gets the
+    /// The tools whose data the tool is given with the claim, by their full names, such as `grep` or `client.NAME.pay`. Of each, it gets the
     /// structured data of the newest completed call in the same session
     #[schema(max_items = 32)]
     #[serde(default)]

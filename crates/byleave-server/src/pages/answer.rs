@@ -40,8 +40,8 @@ pub(super) async fn submit(State(app): State<App>, request: Request) -> Result<R
     visitor.require_scope(&[AccessScope::Answer])?;
     let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
     let digest = digest(fields.require("digest")?)?;
-    let say = fields.require("say")?;
-    let answer = answer(&sheet, say, &fields)?;
+    let kind = fields.require("answer")?;
+    let answer = answer(&sheet, kind, &fields)?;
     let approves = !matches!(answer, AnswerChoice::No { .. } | AnswerChoice::Abort {});
     if approves {
         check_read_time(&visitor, &sheet, digest)?;
@@ -53,8 +53,10 @@ pub(super) async fn submit(State(app): State<App>, request: Request) -> Result<R
         check_confirmation(&sheet, &fields)?;
     }
     let answered = submit_answer::submit_answer(&visitor.caller, question, digest, answer).await?;
-    visitor.session.set_notice(PageNotice { text: told(say).to_owned(), call: Some(answered.call) });
-    if say == "edit" && answered.is_driven_here {
+    visitor
+        .session
+        .set_notice(PageNotice { text: describe_answer(kind).to_owned(), call: Some(answered.call) });
+    if kind == "edit" && answered.is_driven_here {
         // Edited arguments are decided on again. The person who edited them sees the outcome.
         let until = Instant::now() + JUDGED;
         let stood = visitor.caller.tenant.wait_for_question_or_result(answered.call, until).await;
@@ -106,13 +108,13 @@ pub(super) fn check_confirmation(sheet: &QuestionView, fields: &FormFields) -> R
     ))
 }
 
-fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<AnswerChoice, Problem> {
+fn answer(sheet: &QuestionView, kind: &str, fields: &FormFields) -> Result<AnswerChoice, Problem> {
     let number = |name: &str| {
         let wrong = |_| Problem::new(ProblemKind::Unusable, format!("`{name}` is not a number"));
         fields.require(name)?.parse::<u32>().map_err(wrong)
     };
     let some = |number: u32| (number > 0).then_some(number);
-    Ok(match say {
+    Ok(match kind {
         // The words for a checkpoint were checked above, and are checked again in the common path of all answers.
         "yes" => AnswerChoice::Yes {
             note: None,
@@ -128,9 +130,9 @@ fn answer(sheet: &QuestionView, say: &str, fields: &FormFields) -> Result<Answer
         "partial" => AnswerChoice::Partial { paths: kept(sheet, fields)?, note: None },
         "standing-approval" => AnswerChoice::StandingApproval {
             scope: number("scope")?,
-            lifetime_s: number("lasts")?,
+            lifetime_s: number("lifetime_s")?,
             max_uses: some(number("uses")?),
-            every_session: fields.require("where")? == "all",
+            every_session: fields.require("sessions")? == "all",
         },
         "result" => AnswerChoice::Result { text: fields.text("result").unwrap_or_default() },
         "abort" => AnswerChoice::Abort {},
@@ -189,8 +191,8 @@ fn masked(sheet: &QuestionView, words: &str) -> Result<serde_json::Map<String, V
     }
 }
 
-fn told(say: &str) -> &'static str {
-    match say {
+fn describe_answer(kind: &str) -> &'static str {
+    match kind {
         "yes" => "You said yes.",
         "no" => "You said no.",
         "edit" => "You sent an edited version.",

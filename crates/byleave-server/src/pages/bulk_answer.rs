@@ -81,10 +81,10 @@ pub(super) async fn show(
     Ok(page(&visitor, "Several questions", "/", &body))
 }
 
-fn hidden(visitor: &SignedInUser, sheets: &[QuestionView], say: &str) -> Markup {
+fn hidden(visitor: &SignedInUser, sheets: &[QuestionView], kind: &str) -> Markup {
     html! {
         (csrf_field(visitor))
-        input type="hidden" name="say" value=(say);
+        input type="hidden" name="answer" value=(kind);
         @for sheet in sheets {
             input type="hidden" name="question" value=(sheet.question.id);
             input type="hidden" name="digest" value=(sheet.question.digest());
@@ -105,8 +105,8 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
         )
         .into());
     }
-    let say = fields.require("say")?;
-    let make = || match say {
+    let kind = fields.require("answer")?;
+    let make = || match kind {
         "yes" => Ok(AnswerChoice::Yes { note: None, confirm: fields.text("confirm"), challenge: None }),
         "no" => Ok(AnswerChoice::No { feedback: fields.text("feedback") }),
         _ => {
@@ -114,7 +114,7 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
         }
     };
     // Checked first for all of them: a question that was not read stops all answers.
-    for (sheet, digest) in sheets.iter().zip(&digests).filter(|_| say == "yes") {
+    for (sheet, digest) in sheets.iter().zip(&digests).filter(|_| kind == "yes") {
         check_read_time(&visitor, sheet, *digest)?;
         if RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind).is_some() {
             check_confirmation(sheet, &fields)?;
@@ -133,7 +133,7 @@ pub(super) async fn answer(form: CsrfForm) -> Result<Html<String>, ErrorPage> {
                 li {
                     a href={ "/log/" (sheet.call) } { (make_visible(&sheet.resolved_tool.tool, EscapeLevel::Name)) }
                     @match answered {
-                        Ok(_) => { ": " (say) },
+                        Ok(_) => { ": " (kind) },
                         Err(problem) => { ": not answered. " (problem.detail()) },
                     }
                 }

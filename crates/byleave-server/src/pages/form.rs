@@ -75,7 +75,7 @@ impl FromRequest<App> for CsrfForm {
         let (mut parts, body) = request.into_parts();
         let visitor = SignedInUser::from_request_parts(&mut parts, app).await?;
         let fields = FormFields::from_request(Request::from_parts(parts, body), app).await?;
-        if fields.single("mark") != Some(visitor.session.csrf_token.as_str()) {
+        if fields.single("csrf_token") != Some(visitor.session.csrf_token.as_str()) {
             let what = "the form belongs to another session; open the page again";
             return Err(Problem::new(ProblemKind::ForeignOrigin, what).into());
         }

@@ -48,5 +48,5 @@ pub(super) fn page(visitor: &SignedInUser, title: &str, here: &str, body: &Marku
 
 /// Renders the CSRF token of this session for a form.
 pub(super) fn csrf_field(visitor: &SignedInUser) -> Markup {
-    html! { input type="hidden" name="mark" value=(visitor.session.csrf_token); }
+    html! { input type="hidden" name="csrf_token" value=(visitor.session.csrf_token); }
 }

@@ -141,11 +141,11 @@ fn to(sheet: &QuestionView) -> String {
 }
 
 /// Renders the hidden fields of every answer: the CSRF token, the question's digest, and the answer.
-fn hidden(visitor: &SignedInUser, sheet: &QuestionView, say: &str) -> Markup {
+fn hidden(visitor: &SignedInUser, sheet: &QuestionView, kind: &str) -> Markup {
     html! {
         (csrf_field(visitor))
         input type="hidden" name="digest" value=(sheet.question.digest());
-        input type="hidden" name="say" value=(say);
+        input type="hidden" name="answer" value=(kind);
     }
 }
 
@@ -258,10 +258,10 @@ fn leave(sheet: &QuestionView) -> Markup {
                         }
                     }
                 }
-                (choice("lasts", "Duration", &TIMES, 3_600))
+                (choice("lifetime_s", "Duration", &TIMES, 3_600))
                 (choice("uses", "Number of uses", &COUNTS, 0))
-                label for="leave-where" { "Sessions" }
-                select #leave-where name="where" {
+                label for="approval-sessions" { "Sessions" }
+                select #approval-sessions name="sessions" {
                     option value="session" selected { "in this session" }
                     option value="all" { "in every session" }
                 }
@@ -273,8 +273,8 @@ fn leave(sheet: &QuestionView) -> Markup {
 
 fn choice(name: &str, label: &str, options: &[(u32, &str)], usual: u32) -> Markup {
     html! {
-        label for={ "leave-" (name) } { (label) }
-        select id={ "leave-" (name) } name=(name) {
+        label for={ "approval-" (name) } { (label) }
+        select id={ "approval-" (name) } name=(name) {
             @for (value, words) in options { option value=(value) selected[*value == usual] { (words) } }
         }
     }
@@ -285,10 +285,9 @@ fn choice(name: &str, label: &str, options: &[(u32, &str)], usual: u32) -> Marku
 #[serde(deny_unknown_fields)]
 pub(super) struct ApprovalDraft {
     scope: u32,
-    lasts: u32,
+    lifetime_s: u32,
     uses: u32,
-    #[serde(rename = "where")]
-    place: String,
+    sessions: String,
 }
 
 /// Shows the standing approval as a rule, and the past calls that it would have covered.
@@ -301,8 +300,9 @@ pub(super) async fn preview_approval(
     visitor.require_scope(&[AccessScope::Answer])?;
     let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
     let some = |number: u32| (number > 0).then_some(number);
-    let (uses, everywhere) = (some(chosen.uses), chosen.place == "all");
-    let leave = submit_answer::build_standing_approval(&sheet, chosen.scope, chosen.lasts, uses, everywhere)?;
+    let (uses, everywhere) = (some(chosen.uses), chosen.sessions == "all");
+    let leave =
+        submit_answer::build_standing_approval(&sheet, chosen.scope, chosen.lifetime_s, uses, everywhere)?;
     let now = SystemClock.now();
     let tenancy = &visitor.caller.tenant;
     let past = recorded_calls::find_covered(&*tenancy.audit_log, tenancy.id(), &leave, now).await?;
@@ -331,9 +331,9 @@ pub(super) async fn preview_approval(
             form.card method="post" action=(to(&sheet)) data-approves {
                 (hidden(&visitor, &sheet, "standing-approval"))
                 input type="hidden" name="scope" value=(chosen.scope);
-                input type="hidden" name="lasts" value=(chosen.lasts);
+                input type="hidden" name="lifetime_s" value=(chosen.lifetime_s);
                 input type="hidden" name="uses" value=(chosen.uses);
-                input type="hidden" name="where" value=(if everywhere { "all" } else { "session" });
+                input type="hidden" name="sessions" value=(if everywhere { "all" } else { "session" });
                 (words(&sheet))
                 button.yes type="submit" { "Give this standing approval" }
                 " " a href={ "/questions/" (question) } { "Back to the question" }

@@ -22,7 +22,7 @@ async fn register(stage: &ServerFixture, token: &str, name: &str, more: Value) -
 }
 
 async fn submit(stage: &ServerFixture, token: &str, key: &str, more: Value) -> Value {
-    let mut body = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
+    let mut body = json!({"tool": "client.bot.refund", "arguments": {"cents": 5}});
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
     }
@@ -47,7 +47,7 @@ fn id(standing: &Value) -> &str {
 /// Makes a call that is ready to be claimed.
 async fn ready(stage: &ServerFixture, token: &str, key: &str) -> String {
     let name = register(stage, token, "refund", json!({})).await;
-    assert_eq!(name.json["tool"], "own.bot.refund", "{}", name.text);
+    assert_eq!(name.json["tool"], "client.bot.refund", "{}", name.text);
     // Each call has its own session, because a claimed call blocks its session.
     let standing = submit(stage, token, key, json!({"session": key})).await;
     assert_eq!(standing["state"], "ready", "{standing}");
@@ -94,7 +94,7 @@ async fn everything_that_a_tool_can_declare_can_be_declared_over_http() {
     // The same declaration again is no change.
     assert_eq!(register(&stage, &bot, "refund", more).await.status, 200);
     // An alias is called like the name, and belongs to the same principal. The person who answers makes the case against the call.
-    let body = json!({"tool": "own.bot.pay_back", "arguments": {"cents": 5}});
+    let body = json!({"tool": "client.bot.pay_back", "arguments": {"cents": 5}});
     let mut waits = stage.call(&bot, "a", 0, &body).await.json;
     while waits["state"] == "running" {
         waits = stage.ask(&bot, "GET", &format!("/v1/calls/{}?wait=1", id(&waits)), None).await.json;
@@ -181,7 +181,7 @@ async fn a_person_is_asked_before_it_can_be_taken() {
     let bot = stage.agent("bot");
     let ann = stage.person("ann", &[AccessScope::Answer]);
     register(&stage, &bot, "refund", json!({"class": "generic"})).await;
-    let refund = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
+    let refund = json!({"tool": "client.bot.refund", "arguments": {"cents": 5}});
     let mut standing = stage.call(&bot, "k", 0, &refund).await.json;
     // The state is not `waiting` at once, because the driver may still be working.
     let call = id(&standing).to_owned();
@@ -247,12 +247,12 @@ async fn an_own_tool_is_nobody_elses() {
     let stage = ServerFixture::new().await;
     let (bot, mallory) = (stage.agent("bot"), stage.agent("mallory"));
     let call = ready(&stage, &bot, "k").await;
-    let body = json!({"tool": "own.bot.refund", "arguments": {"cents": 5}});
+    let body = json!({"tool": "client.bot.refund", "arguments": {"cents": 5}});
     stage.call(&mallory, "k", 0, &body).await.is_problem(404, "not-found");
     stage.ask(&mallory, "POST", "/v1/policy/explain", Some(&body)).await.is_problem(404, "not-found");
     take(&stage, &mallory, &call, CLAIM).await.is_problem(404, "not-found");
     report(&stage, &mallory, &call, json!({"claim": CLAIM, "text": "x"})).await.is_problem(404, "not-found");
-    let listed = |heard: TestResponse| heard.text.contains("own.bot.refund");
+    let listed = |heard: TestResponse| heard.text.contains("client.bot.refund");
     assert!(!listed(stage.ask(&mallory, "GET", "/v1/tools", None).await));
     assert!(listed(stage.ask(&bot, "GET", "/v1/tools", None).await));
     // A name cannot reach into another principal's tools, or replace a tool of the server.

@@ -41,7 +41,7 @@ impl<'a> Browser<'a> {
     async fn reads(&self, question: &str) -> (String, String) {
         let page = self.get(&format!("/questions/{question}")).await;
         assert_eq!(page.status, 200, "{}", page.text);
-        (field(&page.text, "mark"), field(&page.text, "digest"))
+        (field(&page.text, "csrf_token"), field(&page.text, "digest"))
     }
 }
 
@@ -122,7 +122,7 @@ async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
     let other = Browser::sign_in(&stage, &stage.person("bea", &[AccessScope::Answer])).await;
     let (mark, digest) = browser.reads(&question).await;
     let path = format!("/questions/{question}/answer");
-    let yes = format!("mark={mark}&digest={digest}&say=yes");
+    let yes = format!("csrf_token={mark}&digest={digest}&answer=yes");
     // The answer comes too quickly for the question to have been read.
     let quick = browser.post(&path, &yes).await;
     assert!(quick.status == 429 && quick.text.contains("too fast"), "{}", quick.text);
@@ -135,20 +135,23 @@ async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
         (vec![("cookie", cookie)], yes.clone()),
         (vec![("cookie", cookie), ("origin", origin), ("sec-fetch-site", "cross-site")], yes.clone()),
         // Without the mark of the visit, or with a wrong one.
-        (vec![("cookie", cookie), ("origin", origin)], format!("digest={digest}&say=yes")),
+        (vec![("cookie", cookie), ("origin", origin)], format!("digest={digest}&answer=yes")),
         (
             vec![("cookie", cookie), ("origin", origin)],
-            format!("mark={}&digest={digest}&say=yes", "0".repeat(64)),
+            format!("csrf_token={}&digest={digest}&answer=yes", "0".repeat(64)),
         ),
-        (vec![("cookie", cookie), ("origin", origin)], format!("mark={mark}&{yes}")),
+        (vec![("cookie", cookie), ("origin", origin)], format!("csrf_token={mark}&{yes}")),
         // The session of another person, who was not shown the question.
         (vec![("cookie", &other.cookie), ("origin", origin)], yes.clone()),
         // With the digest of something else.
         (
             vec![("cookie", cookie), ("origin", origin)],
-            format!("mark={mark}&digest={}&say=yes", "0".repeat(64)),
+            format!("csrf_token={mark}&digest={}&answer=yes", "0".repeat(64)),
         ),
-        (vec![("cookie", cookie), ("origin", origin)], format!("mark={mark}&digest={digest}&say=maybe")),
+        (
+            vec![("cookie", cookie), ("origin", origin)],
+            format!("csrf_token={mark}&digest={digest}&answer=maybe"),
+        ),
     ] {
         let heard = stage.browse(&path, &headers, Some(&form)).await;
         assert!((400..500).contains(&heard.status), "{headers:?} {form}: {}", heard.text);
@@ -187,26 +190,27 @@ async fn pages_are_of_one_tenant_and_for_who_may() {
         assert_eq!(eve.get(&path).await.status, 404, "{path}");
     }
     assert!(!eve.get("/").await.text.contains(&question));
-    let mark = field(&eve.get("/").await.text, "mark");
+    let mark = field(&eve.get("/").await.text, "csrf_token");
     let path = format!("/questions/{question}/answer");
-    let heard = eve.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await;
+    let heard = eve.post(&path, &format!("csrf_token={mark}&digest={digest}&answer=no")).await;
     assert_eq!(heard.status, 404, "{}", heard.text);
     // A person who may only read does not see questions in full and cannot answer them.
     let rob = Browser::sign_in(&stage, &stage.person("rob", &[AccessScope::Read])).await;
     assert_eq!(rob.get("/").await.status, 200);
     assert_eq!(rob.get(&format!("/questions/{question}")).await.status, 403);
-    let mark = field(&rob.get("/").await.text, "mark");
-    assert_eq!(rob.post(&path, &format!("mark={mark}&digest={digest}&say=no")).await.status, 403);
-    assert_eq!(rob.post("/halt", &format!("mark={mark}&why=x")).await.status, 403);
+    let mark = field(&rob.get("/").await.text, "csrf_token");
+    assert_eq!(rob.post(&path, &format!("csrf_token={mark}&digest={digest}&answer=no")).await.status, 403);
+    assert_eq!(rob.post("/halt", &format!("csrf_token={mark}&why=x")).await.status, 403);
     // Nobody can answer a question about their own call.
     let sam = stage.person("sam", &[AccessScope::Submit, AccessScope::Answer]);
     let (_, own, digest) = stage.waiting(&sam, "own").await;
     let sam = Browser::sign_in(&stage, &sam).await;
     let page = sam.get(&format!("/questions/{own}")).await;
     assert!(page.text.contains("about your own call"), "{}", page.text);
-    let mark = field(&page.text, "mark");
-    let heard =
-        sam.post(&format!("/questions/{own}/answer"), &format!("mark={mark}&digest={digest}&say=no")).await;
+    let mark = field(&page.text, "csrf_token");
+    let heard = sam
+        .post(&format!("/questions/{own}/answer"), &format!("csrf_token={mark}&digest={digest}&answer=no"))
+        .await;
     assert_eq!(heard.status, 403, "{}", heard.text);
     assert_eq!(stage.notes.load(Ordering::SeqCst), 0);
 }

@@ -61,10 +61,11 @@ pub(crate) struct ChatArgs {
 const PICKS_MAX: usize = 200;
 
 pub(crate) async fn run(
-    typed: ChatArgs,
+    mut typed: ChatArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
+    typed.model_args.dry_run |= options.settings.is_dry_run();
     if screen.json() || terminal_approver::is_dumb_terminal() || own::open("/dev/tty").is_err() {
         return Err(CliError::new("the chat needs an interactive terminal")
             .hint("`byleave agent run` works without a terminal")

@@ -58,10 +58,11 @@ pub(crate) struct RunArgs {
 const TASK_BYTES_MAX: u64 = 256 * 1024;
 
 pub(crate) async fn run(
-    typed: RunArgs,
+    mut typed: RunArgs,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
+    typed.model_args.dry_run |= options.settings.is_dry_run();
     let every = typed.every.as_deref().map(parse_duration).transpose()?;
     let at = typed.at.as_deref().map(|at| parse_start_time(at, now())).transpose()?;
     let task = typed.task.as_deref().map(task).transpose()?;

@@ -63,7 +63,7 @@ impl ContainerProbe {
             Ok(engine) => format!("works: `{}` has the image `{}`", engine.engine.display(), engine.image),
             Err(why) => format!("does not work: {why}"),
         };
-        report.rungs.push(one_line(&format!("  {:9} {line}", "oci")));
+        report.backends.push(one_line(&format!("  {:9} {line}", "oci")));
         let given = self.enforcement();
         if given.is_empty() {
             return;
@@ -92,7 +92,7 @@ impl ContainerProbe {
         let given = self.enforcement();
         json!({
             "backend": "oci",
-            "stands": self.engine.is_ok(),
+            "available": self.engine.is_ok(),
             "reason": self.engine.as_ref().err(),
             "guarantees": given.iter().map(guarantee_value).collect::<Map<_, _>>(),
         })

@@ -96,7 +96,7 @@ pub(super) async fn serve_servers(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let (there, dry_run) = (typed.http, typed.dry_run);
+    let (there, dry_run) = (typed.http, typed.dry_run || options.settings.is_dry_run());
     let (house, chosen) =
         (AppContext::open_or_create(options)?, options.settings.clone().with_mode(typed.mode));
     call_display::print_tightened(screen, &chosen);
@@ -157,7 +157,7 @@ fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> 
         tenant: options.tenant.clone(),
         cwd: options.cwd.clone(),
         mode: options.settings.mode(),
-        dry_run: typed.dry_run,
+        dry_run: typed.dry_run || options.settings.is_dry_run(),
         agent: typed.agent,
         elicitation: options.settings.mcp_elicitation(),
         pages: pages(options),

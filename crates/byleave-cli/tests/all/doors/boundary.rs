@@ -81,12 +81,12 @@ fn a_tool_of_an_http_client_stays_in_the_workspace() {
         crate::serve::request(&served.address, &bot, key, "POST", "/v1/calls?wait=60", &body).unwrap().1
     };
     for (number, way) in ways.iter().enumerate() {
-        for (tool, name) in [("read_file", "path"), ("own.bot.open", "target")] {
+        for (tool, name) in [("read_file", "path"), ("client.bot.open", "target")] {
             let said = call(&format!("{number}-{tool}"), tool, json!({ name: way }));
             assert_eq!(said["result"]["refusal"]["code"], "outside-workspace", "{tool} {way}: {said}");
         }
     }
-    let inside = call("inside", "own.bot.open", json!({"target": "notes.txt"}));
+    let inside = call("inside", "client.bot.open", json!({"target": "notes.txt"}));
     assert_eq!(inside["state"], "ready", "the client may run it: {inside}");
     served.stop();
 }

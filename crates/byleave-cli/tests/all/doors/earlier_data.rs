@@ -12,7 +12,7 @@ const SETTINGS: &str = r#"
 [[reviewer]]
 name = "no-passwords"
 kind = "drop_fields"
-tools = ["own.*"]
+tools = ["client.*"]
 fields = ["password"]
 "#;
 
@@ -82,41 +82,44 @@ fn a_client_tool_is_given_the_data_that_was_approved() {
     let (bot, other) = (doors.token(&["bot"]), doors.token(&["other"]));
     let served = doors.serve();
     let (bot, other) = (Client { served: &served, token: bot }, Client { served: &served, token: other });
-    let wants = json!({"wants_data": ["own.bot.look"]});
+    let wants = json!({"wants_data": ["client.bot.look"]});
 
     // A tool must exist before another one wants its data. A tool of another principal counts as unknown.
     let (status, problem) = bot.register("apply", &wants);
     assert_eq!(status, 422, "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains("`wants_data` names `own.bot.look`"), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("`wants_data` names `client.bot.look`"),
+        "{problem}"
+    );
     assert_eq!(bot.register("look", &json!({})).0, 200);
     assert_eq!(bot.register("apply", &wants).0, 200);
-    let careful = json!({"wants_data": ["own.bot.look"], "needs_approval": true});
+    let careful = json!({"wants_data": ["client.bot.look"], "needs_approval": true});
     assert_eq!(bot.register("careful", &careful).0, 200);
     let (status, problem) = other.register("apply", &wants);
     assert_eq!(status, 422, "{problem}");
     assert!(!problem["detail"].as_str().unwrap().contains("did you mean"), "{problem}");
 
-    let empty = bot.run("apply-1", "own.bot.apply", "orders", &Value::Null);
+    let empty = bot.run("apply-1", "client.bot.apply", "orders", &Value::Null);
     assert_eq!(empty.get("data"), None, "{empty}");
-    let first = bot.run("look-1", "own.bot.look", "orders", &json!({"order": 1, "password": "p"}));
+    let first = bot.run("look-1", "client.bot.look", "orders", &json!({"order": 1, "password": "p"}));
     assert_eq!(first.get("data"), None, "it did not ask: {first}");
     let released = |call: &Value, order: u32| {
         // A reviewer of the settings has removed the password.
-        json!({"own.bot.look": {"call": call["call"], "data": {"order": order}}})
+        json!({"client.bot.look": {"call": call["call"], "data": {"order": order}}})
     };
-    let given = bot.run("apply-2", "own.bot.apply", "orders", &Value::Null);
+    let given = bot.run("apply-2", "client.bot.apply", "orders", &Value::Null);
     assert_eq!(given["data"], released(&first, 1), "{given}");
-    let elsewhere = bot.run("apply-3", "own.bot.apply", "invoices", &Value::Null);
+    let elsewhere = bot.run("apply-3", "client.bot.apply", "invoices", &Value::Null);
     assert_eq!(elsewhere.get("data"), None, "{elsewhere}");
 
     // The person approves the data that the question names. A result that comes in between is newer, and is not given.
-    let careful = json!({"tool": "own.bot.careful", "arguments": {}, "session": "orders"});
+    let careful = json!({"tool": "client.bot.careful", "arguments": {}, "session": "orders"});
     let waits = served.asked_about(&bot.token, "careful-1", &careful);
     let question = doors.stand.question();
     let shown = text(&doors.run(&["inbox", "show", &question]).stdout);
     let line = format!("the tool is given the data that call {} of", first["call"].as_str().unwrap());
-    assert!(shown.contains(&line) && shown.contains("own.bot.look"), "{shown}");
-    let second = bot.run("look-2", "own.bot.look", "orders", &json!({"order": 2, "password": "p"}));
+    assert!(shown.contains(&line) && shown.contains("client.bot.look"), "{shown}");
+    let second = bot.run("look-2", "client.bot.look", "orders", &json!({"order": 2, "password": "p"}));
     let yes = doors.run(&["inbox", "answer", &question, "yes"]);
     assert!(!text(&yes.stderr).contains("error:"), "{yes:?}");
     let mut ready = waits;
@@ -128,7 +131,7 @@ fn a_client_tool_is_given_the_data_that_was_approved() {
     let claimed = bot.claim(&ready["call"]);
     assert_eq!(claimed["data"], released(&first, 1), "{claimed}");
     bot.report(&ready["call"], &Value::Null);
-    let newer = bot.run("apply-4", "own.bot.apply", "orders", &Value::Null);
+    let newer = bot.run("apply-4", "client.bot.apply", "orders", &Value::Null);
     assert_eq!(newer["data"], released(&second, 2), "{newer}");
     served.stop();
 }

@@ -4,7 +4,7 @@ use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
 use super::{DoorFixture, bash, text, workspace};
-use crate::hooks::{PATIENT_MS, ended, rewritten, said, start};
+use crate::hooks::{PATIENT_MS, ended, is_denied, rewritten, said, start};
 
 const FEEDBACK: &str = "make it elsewhere";
 
@@ -64,6 +64,62 @@ fn a_command_of_an_agent_with_a_hook_ends_in_time() {
     let line = rewritten(AgentKind::ClaudeCode, &told).unwrap_or_else(|| panic!("{told:?}"));
     let ran = doors.stand.shell(&line);
     assert!(!ran.status.success() && !doors.stand.file("made").exists(), "{ran:?}");
+}
+
+// req: L3
+// door: hook
+#[test]
+fn an_agent_with_a_hook_gets_an_error_and_goes_on() {
+    let doors = DoorFixture::new("mode = \"yolo\"\n", "");
+    let cwd = workspace(&doors).to_str().unwrap().to_owned();
+    let _gate = doors.stand.serve();
+    let run = |command: &str| {
+        let asks = said(AgentKind::ClaudeCode, &cwd, "Bash", &bash(command), None);
+        let told = doors.stand.asks_until_judged(AgentKind::ClaudeCode, &asks);
+        doors.stand.shell(&rewritten(AgentKind::ClaudeCode, &told).unwrap_or_else(|| panic!("{told:?}")))
+    };
+    let failed = run("echo half done; exit 3");
+    assert_eq!((failed.status.code(), text(&failed.stdout).trim()), (Some(3), "half done"), "{failed:?}");
+    // A call that cannot be planned is denied with the reason.
+    let asks = said(AgentKind::ClaudeCode, &cwd, "Write", &json!({"file_path": 7, "content": "x"}), None);
+    let told = doors.stand.asks_until_judged(AgentKind::ClaudeCode, &asks);
+    assert!(is_denied(AgentKind::ClaudeCode, &told) && !told.stderr.is_empty(), "{told:?}");
+    let next = run("cat notes.txt");
+    assert!(next.status.success() && text(&next.stdout).contains("hello"), "{next:?}");
+}
+
+// req: E5, L10
+// door: hook
+#[test]
+fn a_dry_run_of_an_agent_with_a_hook_tells_every_call_and_changes_nothing() {
+    let doors = DoorFixture::new("dry_run = true\nmode = \"yolo\"\n", "");
+    let cwd = workspace(&doors).to_str().unwrap().to_owned();
+    let _gate = doors.stand.serve();
+    let ask = |tool: &str, input: &Value| {
+        let asks = said(AgentKind::ClaudeCode, &cwd, tool, input, None);
+        doors.stand.asks_until_judged(AgentKind::ClaudeCode, &asks)
+    };
+    // A command succeeds, and prints what would run.
+    let told = ask("Bash", &bash("touch made"));
+    let line = rewritten(AgentKind::ClaudeCode, &told).unwrap_or_else(|| panic!("{told:?}"));
+    let ran = doors.stand.shell(&line);
+    assert!(ran.status.success() && text(&ran.stdout).contains("[DRY-RUN]"), "{ran:?}");
+    assert!(text(&ran.stdout).contains("touch made"), "{ran:?}");
+    // A hook cannot answer in the place of the agent's own tools. So they are denied, and the reason says what would run.
+    let file = doors.stand.file("made");
+    let own = [
+        ("Write", json!({"file_path": file, "content": "hello"})),
+        ("Read", json!({"file_path": doors.stand.file("notes.txt")})),
+    ];
+    for (tool, input) in own {
+        let told = ask(tool, &input);
+        let why = text(&told.stderr);
+        assert!(is_denied(AgentKind::ClaudeCode, &told), "{tool}: {told:?}");
+        assert!(why.contains("dry run") && why.contains("[DRY-RUN]"), "{tool}: {why}");
+    }
+    assert!(!file.exists());
+    let calls = doors.stand.json(&["log", "--json"]);
+    assert!(calls.as_array().unwrap().iter().all(|call| call["outcome"] == "dry-run"), "{calls}");
 }
 
 // req: R5, R6, E9, A1, L3

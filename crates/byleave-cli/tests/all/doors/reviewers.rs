@@ -38,7 +38,7 @@ mode = "yolo"
 [[reviewer]]
 name = "no-sql-tricks"
 kind = "strip"
-tools = ["mcp_notes_query", "own.*.query"]
+tools = ["mcp_notes_query", "client.*.query"]
 argument = "sql"
 remove = [";", "--"]
 
@@ -59,7 +59,7 @@ remove = ["SLY "]
 [[reviewer]]
 name = "no-tokens"
 kind = "drop_fields"
-tools = ["mcp_notes_*", "own.*"]
+tools = ["mcp_notes_*", "client.*"]
 fields = ["password", "token"]
 
 [[reviewer]]
@@ -78,7 +78,7 @@ timeout = "5m"
 [[reviewer]]
 name = "slow"
 kind = "program"
-tools = ["mcp_notes_deploy", "own.*.slow", "claude-code:Edit"]
+tools = ["mcp_notes_deploy", "client.*.slow", "claude-code:Edit"]
 on = "input"
 command = ["HOME/review.py", "hang"]
 timeout = "1s"
@@ -146,7 +146,7 @@ fn a_call_is_reviewed() {
         (&json!("words"), &json!("user"), &json!(300_000))
     );
     let shown = text(&doors.run(&["config"]).stdout);
-    assert!(shown.contains("REVIEWER") && shown.contains("own.*.query"), "{shown}");
+    assert!(shown.contains("REVIEWER") && shown.contains("client.*.query"), "{shown}");
 }
 
 // req: R2, R12, L3
@@ -303,25 +303,25 @@ fn a_call_over_http_is_reviewed() {
         let path = format!("/v1/calls/{}/report?wait=60", claimed["call"].as_str().unwrap());
         settled(served.ask(&bot, "POST", &path, &json!({"claim": CLAIM, "text": text, "data": data})).1)
     };
-    let claimed = claim(&submit("changed", "own.bot.query", query(TRICK), None));
+    let claimed = claim(&submit("changed", "client.bot.query", query(TRICK), None));
     assert_eq!(claimed["arguments"], query(STRIPPED), "{claimed}");
     let data = json!({"user": "ann", "password": "correct-horse", "token": "battery-staple"});
     let done = report(&claimed, "done", data);
     assert_eq!(done["result"]["data"], json!({"user": "ann"}), "{done}");
     // The reviewers of the settings have the last word, after the reviewer of the client.
     let own = json!({"opinion": "change", "arguments": query("select 2;")});
-    let claimed = claim(&submit("client", "own.bot.query", query("select 1"), Some(own)));
+    let claimed = claim(&submit("client", "client.bot.query", query("select 1"), Some(own)));
     assert_eq!(claimed["arguments"], query("select 2"), "{claimed}");
     let withheld = report(&claimed, "WITHHELD", Value::Null);
     assert_eq!(withheld["result"]["outcome"], "withheld", "{withheld}");
     assert_eq!(withheld["result"]["refusal"]["code"], "output-denied", "{withheld}");
     assert!(withheld["result"]["refusal"]["message"].as_str().unwrap().contains(WITHHELD), "{withheld}");
     let refused = [
-        ("own.bot.query", query("FORBIDDEN"), "review-denied", DENIED),
+        ("client.bot.query", query("FORBIDDEN"), "review-denied", DENIED),
         ("read_file", json!({"path": "FORBIDDEN.txt"}), "review-denied", DENIED),
-        ("own.bot.query", query("EXIT"), "review-failed", "reviewer `words` failed"),
-        ("own.bot.query", query("GARBAGE"), "review-failed", "reviewer `words` gave an invalid answer"),
-        ("own.bot.slow", query("x"), "review-failed", "reviewer `slow` took longer than 1s"),
+        ("client.bot.query", query("EXIT"), "review-failed", "reviewer `words` failed"),
+        ("client.bot.query", query("GARBAGE"), "review-failed", "reviewer `words` gave an invalid answer"),
+        ("client.bot.slow", query("x"), "review-failed", "reviewer `slow` took longer than 1s"),
     ];
     for (number, (tool, arguments, code, why)) in refused.into_iter().enumerate() {
         let said = submit(&format!("refused-{number}"), tool, arguments, None);

@@ -5,9 +5,11 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Output, Stdio};
 
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
-use super::{DoorFixture, args, text};
+use super::{DoorFixture, args, bash, text, workspace};
+use crate::hooks::{PATIENT_MS, ended, is_denied, rewritten, said, start};
 
 /// Returns the block of the page after this mark.
 fn block(mark: &str) -> String {
@@ -88,6 +90,18 @@ struct Service {
 }
 
 impl Service {
+    /// Starts the service and points the settings at it.
+    fn set_up(doors: &DoorFixture) -> Self {
+        let secret = "../.config/byleave/review.secret";
+        doors.put(secret, "a secret that both sides know\n");
+        fs::set_permissions(doors.stand.file(secret), fs::Permissions::from_mode(0o600)).unwrap();
+        let service = Self::start(doors);
+        let settings = fs::read_to_string(doors.home().join(".config/byleave/config.toml")).unwrap();
+        assert!(settings.contains(":8400/"), "{settings}");
+        doors.set_up(&settings.replace(":8400/", &format!(":{}/", service.port)));
+        service
+    }
+
     fn start(doors: &DoorFixture) -> Self {
         let listens = r#"HTTPServer(("127.0.0.1", 8400), Reviews).serve_forever()"#;
         let program = block("file: service").replace("/home/ann", doors.home().to_str().unwrap());
@@ -116,13 +130,7 @@ impl Drop for Service {
 #[test]
 fn another_service_approves() {
     let doors = shop("service");
-    let secret = "../.config/byleave/review.secret";
-    doors.put(secret, "a secret that both sides know\n");
-    fs::set_permissions(doors.stand.file(secret), fs::Permissions::from_mode(0o600)).unwrap();
-    let service = Service::start(&doors);
-    let settings = fs::read_to_string(doors.home().join(".config/byleave/config.toml")).unwrap();
-    assert!(settings.contains(":8400/"), "{settings}");
-    doors.set_up(&settings.replace(":8400/", &format!(":{}/", service.port)));
+    let service = Service::set_up(&doors);
     let deploy = |version: &str| call(&doors, "mcp_shop_deploy", &json!({ "version": version }));
     let ran = deploy("v1");
     assert_eq!((ran.status.code(), text(&ran.stdout).trim()), (Some(0), "deployed v1"), "{ran:?}");
@@ -155,4 +163,106 @@ fn input_and_output_are_reviewed_together() {
     let redacted = query("select 'token=abc12345'");
     assert!(!text(&redacted.stdout).contains("abc12345"), "{redacted:?}");
     assert!(text(&redacted.stdout).contains("[redacted: secret]"), "{redacted:?}");
+}
+
+/// A user with the settings of an example for the tools of an agent with a hook.
+fn hooked(example: &str, tools: &[(&str, &str)]) -> DoorFixture {
+    let doors = DoorFixture::new("", "");
+    let home = doors.home().to_str().unwrap().to_owned();
+    let mut settings = block(&format!("settings: {example}")).replace("/home/ann", &home);
+    for (tool, name) in tools {
+        assert!(settings.contains(tool), "{settings}");
+        settings = settings.replace(tool, name);
+    }
+    doors.set_up(&format!("mode = \"yolo\"\n{}", settings.replace("/usr/local/bin", &home)));
+    doors
+}
+
+/// Asks as Claude Code does before it uses a tool.
+fn ask(doors: &DoorFixture, tool: &str, input: &Value) -> Output {
+    let cwd = workspace(doors).to_str().unwrap().to_owned();
+    doors
+        .stand
+        .asks_until_judged(AgentKind::ClaudeCode, &said(AgentKind::ClaudeCode, &cwd, tool, input, None))
+}
+
+/// Returns the input with which the agent goes on.
+fn updated(told: &Output) -> Value {
+    let answer: Value = serde_json::from_slice(&told.stdout).unwrap_or_else(|_| panic!("{told:?}"));
+    answer["hookSpecificOutput"]["updatedInput"].clone()
+}
+
+/// Runs a command as the agent does after the hook.
+fn shell(doors: &DoorFixture, command: &str) -> Output {
+    let told = ask(doors, "Bash", &bash(command));
+    doors
+        .stand
+        .shell(&rewritten(AgentKind::ClaudeCode, &told).unwrap_or_else(|| panic!("{command}: {told:?}")))
+}
+
+// req: R11, R5, R12
+// door: hook
+#[test]
+fn a_delete_by_an_agent_with_a_hook_is_confirmed() {
+    let doors = DoorFixture::new(&block("settings: confirm-delete"), &block("policy: confirm-delete"));
+    let cwd = workspace(&doors).to_str().unwrap().to_owned();
+    let asks = said(AgentKind::ClaudeCode, &cwd, "Bash", &bash("rm notes.txt"), None);
+    let _gate = doors.stand.serve();
+    let hook = start(doors.stand.hook(AgentKind::ClaudeCode, PATIENT_MS), asks.to_string().as_bytes());
+    let question = doors.stand.question();
+    let shown = text(&doors.run(&["inbox", "show", &question]).stdout);
+    assert!(shown.contains("a delete needs your yes"), "{shown}");
+    assert!(doors.stand.file("notes.txt").exists());
+    let yes = doors.run(&["inbox", "answer", &question, "yes"]);
+    // The hook that asked may be faster to continue the call.
+    assert!(matches!(yes.status.code(), Some(0 | 3 | 4)), "{yes:?}");
+    let line = rewritten(AgentKind::ClaudeCode, &ended(hook)).unwrap();
+    let ran = doors.stand.shell(&line);
+    assert!(ran.status.success() && !doors.stand.file("notes.txt").exists(), "{ran:?}");
+}
+
+// req: R11, R1, R2, R12
+// door: hook
+#[test]
+fn sql_and_fields_of_an_agent_with_a_hook_are_reviewed() {
+    let doors = hooked("strip-sql", &[("mcp_shop_query", "claude-code:mcp__shop__query")]);
+    let told = ask(&doors, "mcp__shop__query", &json!({"sql": "select 1; drop table t--"}));
+    assert_eq!(updated(&told), json!({"sql": "select 1 drop table t"}), "{told:?}");
+    let doors = hooked("drop-fields", &[("mcp_shop_*", "bash")]);
+    doors.put("account.json", r#"{"user": "ann", "password": "abc", "token": "def"}"#);
+    let ran = shell(&doors, "cat account.json");
+    let account: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert_eq!(account, json!({"user": "ann"}));
+}
+
+// req: R11, R1, R3, R12
+// door: hook
+#[test]
+fn another_service_approves_calls_of_an_agent_with_a_hook() {
+    let doors = hooked("service", &[("mcp_shop_deploy", "claude-code:mcp__shop__deploy")]);
+    let service = Service::set_up(&doors);
+    let deploy = |version: &str| ask(&doors, "mcp__shop__deploy", &json!({ "version": version }));
+    let passed = deploy("v1");
+    assert!(!is_denied(AgentKind::ClaudeCode, &passed), "{passed:?}");
+    let refused = deploy("v2");
+    assert!(is_denied(AgentKind::ClaudeCode, &refused), "{refused:?}");
+    assert!(text(&refused.stderr).contains("there is no change ticket for v2"), "{refused:?}");
+    drop(service);
+    let alone = deploy("v1");
+    assert!(is_denied(AgentKind::ClaudeCode, &alone), "{alone:?}");
+}
+
+// req: R11, R1, R2, R12
+// door: hook
+#[test]
+fn input_and_output_of_an_agent_with_a_hook_are_reviewed_together() {
+    let doors = hooked("both", &[("mcp_shop_query", "bash"), ("mcp_shop_*", "mcp_*")]);
+    doors.put_program("../review-customers", &block("file: both").replace(r#"["sql"]"#, r#"["command"]"#));
+    let private = ask(&doors, "Bash", &bash("echo customers"));
+    assert!(is_denied(AgentKind::ClaudeCode, &private), "{private:?}");
+    assert!(text(&private.stderr).contains("the table `customers` is private"), "{private:?}");
+    let masked = shell(&doors, "echo ann@shop.example");
+    assert_eq!(text(&masked.stdout).lines().next(), Some("(e-mail)"), "{masked:?}");
+    let redacted = shell(&doors, "echo token=abc12345");
+    assert!(!text(&redacted.stdout).contains("abc12345"), "{redacted:?}");
 }

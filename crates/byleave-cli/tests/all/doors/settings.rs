@@ -181,7 +181,7 @@ fn a_model_makes_the_case_before_the_question_or_after_the_answer() {
 #[test]
 fn a_challenge_replaces_the_checkpoint_of_the_named_tools_only() {
     let settings = "mode = \"yolo\"\nchallenge_when = \"after-answer\"\n\
-                    challenge_replaces_checkpoint = [\"own.bot.named\"]\n";
+                    challenge_replaces_checkpoint = [\"client.bot.named\"]\n";
     let doors = DoorFixture::new(settings, "");
     let bot = doors.token(&["bot"]);
     let served = doors.serve();
@@ -193,7 +193,7 @@ fn a_challenge_replaces_the_checkpoint_of_the_named_tools_only() {
         let (status, made) = served.ask(&bot, "PUT", &format!("/v1/client-tools/{name}"), &tool);
         assert!(status < 300, "{made}");
     }
-    let call = |name: &str| json!({"tool": format!("own.bot.{name}"), "mode": "yolo", "session": name});
+    let call = |name: &str| json!({"tool": format!("client.bot.{name}"), "mode": "yolo", "session": name});
     let waits = served.asked_about(&bot, "other", &call("other"));
     assert_eq!(waits["question"]["kind"], "checkpoint", "{waits}");
     // No checkpoint. The person who answers makes the case.

@@ -175,7 +175,7 @@ fn a_great_many_open_questions_cost_little_and_hold_up_nobody() {
     let path =
         format!("/v1/questions/{}", first["question"]["id"].as_str().unwrap_or_else(|| panic!("{first}")));
     let (_, sheet) = served.ask(&ann, "GET", &path, &Value::Null);
-    let yes = json!({"digest": sheet["question"]["digest"], "answer": {"say": "yes"}});
+    let yes = json!({"digest": sheet["question"]["digest"], "answer": {"kind": "yes"}});
     let (status, said) = served.ask(&ann, "POST", &format!("{path}/answer"), &yes);
     assert!(matches!(status, 200 | 202), "{said} {sheet}");
     let restart = began.elapsed();
