@@ -6,6 +6,7 @@ mod argument_scan;
 mod hosts;
 mod patch;
 mod schema_urls;
+mod stored_content;
 
 use byleave_core::effect::{Danger, Effect, Plan};
 use byleave_core::manifest::{ArgumentRole, Manifest, PermissionClass};
@@ -16,6 +17,7 @@ use byleave_shell::shell_env::ShellEnv;
 use serde_json::Value;
 
 pub use argument_scan::add_argument_effects;
+pub use stored_content::name_stored_content;
 
 use crate::local_shell_env::LocalShellEnv;
 use crate::path_resolution::resolve_argument;

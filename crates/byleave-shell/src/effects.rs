@@ -49,6 +49,8 @@ pub struct CommandEffects {
     pub packed: Vec<PackedPlace>,
     /// Whether it runs code of the project.
     pub runs_project_code: bool,
+    /// Whether it gives later commands a variable whose value is not known.
+    pub exports_unknown_text: bool,
     /// The one-line description in its manual, if there is a manual.
     pub manual_summary: Option<&'static str>,
 }

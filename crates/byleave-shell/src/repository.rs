@@ -2,6 +2,11 @@
 
 use crate::shell_env::ShellEnv;
 
+/// Ends the path of a read of what a repository stores, if no word tells the names of the files. Only the index tells them.
+pub const STORED_CONTENT: &str = "/.git/objects/…";
+/// The same, if it may be of stashed files, too, which were never tracked.
+pub const STASHED_CONTENT: &str = "/.git/objects/…stash";
+
 /// The files of a repository that make Git run programs.
 const RUN_BY_GIT: [&str; 8] =
     ["config", "config.worktree", "hooks", "info", "commondir", "modules", "worktrees", "objects"];

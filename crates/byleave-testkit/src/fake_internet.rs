@@ -2,14 +2,22 @@
 //! every address to itself, as [`crate::machine`] does.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::internet_tls::InternetTls;
 
 /// The ports that answer.
 const PORTS: [u16; 16] =
     [21, 22, 25, 53, 80, 443, 1337, 3000, 4444, 5000, 8000, 8080, 8443, 9000, 9418, 9999];
+
+/// The longest time that one client is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The most bytes that are kept of one connection.
+const SENT_BYTES_MAX: usize = 1 << 20;
 
 /// A connection that arrived.
 #[derive(Clone, Debug)]
@@ -17,7 +25,7 @@ pub struct SeenConnection {
     /// The name that was looked up for its address, or the address itself.
     pub host: String,
     pub port: u16,
-    /// The first bytes that were sent.
+    /// The bytes that were sent. Of TLS, the name that the client asked for and the text inside.
     pub sent: Vec<u8>,
     /// The port that it came from.
     from: u16,
@@ -29,12 +37,25 @@ pub struct FakeInternet {
     names: Arc<Mutex<BTreeMap<String, Ipv4Addr>>>,
     seen: Arc<Mutex<Vec<SeenConnection>>>,
     pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    /// Every name that was looked up.
+    queries: Arc<Mutex<Vec<String>>>,
+    tls: Option<Arc<InternetTls>>,
+    serving: Arc<AtomicUsize>,
 }
 
 impl FakeInternet {
     /// Starts to listen.
     pub fn start() -> Self {
-        let internet = Self::default();
+        Self::started(None)
+    }
+
+    /// Starts to listen, also for TLS, with an authority that the programs of this machine trust from now on.
+    pub fn start_with_tls() -> Self {
+        Self::started(Some(Arc::new(InternetTls::trusted_here())))
+    }
+
+    fn started(tls: Option<Arc<InternetTls>>) -> Self {
+        let internet = Self { tls, ..Self::default() };
         for server in name_servers() {
             let socket = UdpSocket::bind((server, 53)).unwrap();
             let own = internet.clone();
@@ -48,7 +69,11 @@ impl FakeInternet {
                     // Noted in the order in which they arrive.
                     let Some(at) = own.note(&stream) else { continue };
                     let own = own.clone();
-                    std::thread::spawn(move || own.serve(stream, at));
+                    own.serving.fetch_add(1, Ordering::SeqCst);
+                    std::thread::spawn(move || {
+                        own.serve(stream, at);
+                        own.serving.fetch_sub(1, Ordering::SeqCst);
+                    });
                 }
             });
         }
@@ -60,23 +85,46 @@ impl FakeInternet {
         self.pages.lock().unwrap().insert(address.to_owned(), content.into());
     }
 
-    /// Takes the connections that arrived since the last time. A listener takes connections in their order, so each gets one from here and
-    /// is waited for.
+    /// Takes the connections that arrived since the last time.
     pub fn take_seen(&self) -> Vec<SeenConnection> {
+        let own = self.probe();
+        self.take_others(&own)
+    }
+
+    /// Takes the connections that arrived since the last time, after all that they sent was read.
+    pub fn take_delivered(&self) -> Vec<SeenConnection> {
+        let own = self.probe();
+        let began = Instant::now();
+        // Each of them ends with its own patience at the latest.
+        while self.serving.load(Ordering::SeqCst) > 0 && began.elapsed() < 3 * PATIENCE {
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        self.take_others(&own)
+    }
+
+    /// Waits for every connection that arrived. A listener takes connections in their order, so each gets one from here and is waited for.
+    fn probe(&self) -> Vec<(u16, u16)> {
         let streams: Vec<TcpStream> =
             PORTS.iter().map(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
         // Two of them may have the same port of their own, because they lead to different ones.
         let own = streams.iter().map(|stream| stream.local_addr().unwrap().port());
         let own: Vec<(u16, u16)> = PORTS.into_iter().zip(own).collect();
-        loop {
-            let mut seen = self.seen.lock().unwrap();
-            if own.iter().all(|probe| seen.iter().any(|one| (one.port, one.from) == *probe)) {
-                let all = std::mem::take(&mut *seen);
-                return all.into_iter().filter(|one| !own.contains(&(one.port, one.from))).collect();
-            }
-            drop(seen);
+        let is_noted =
+            |probe: &(u16, u16)| self.seen.lock().unwrap().iter().any(|one| (one.port, one.from) == *probe);
+        while !own.iter().all(is_noted) {
             std::thread::yield_now();
         }
+        own
+    }
+
+    fn take_others(&self, own: &[(u16, u16)]) -> Vec<SeenConnection> {
+        let all = std::mem::take(&mut *self.seen.lock().unwrap());
+        all.into_iter().filter(|one| !own.contains(&(one.port, one.from))).collect()
+    }
+
+    /// Takes the names that were looked up since the last time.
+    pub fn take_queries(&self) -> Vec<String> {
+        std::mem::take(&mut self.queries.lock().unwrap())
     }
 
     fn note(&self, stream: &TcpStream) -> Option<(u16, u16)> {
@@ -93,17 +141,35 @@ impl FakeInternet {
         Some((reached.port(), from))
     }
 
-    fn serve(&self, mut stream: TcpStream, (port, from): (u16, u16)) {
+    fn serve(&self, stream: TcpStream, at: (u16, u16)) {
         // Keeps a broken client from holding the thread.
-        drop(stream.set_read_timeout(Some(Duration::from_secs(5))));
-        let mut sent = vec![0; 65_536];
-        let length = stream.read(&mut sent).unwrap_or(0);
-        sent.truncate(length);
-        if let Some(one) =
-            self.seen.lock().unwrap().iter_mut().find(|one| (one.port, one.from) == (port, from))
-        {
-            one.sent.clone_from(&sent);
+        drop(stream.set_read_timeout(Some(PATIENCE)));
+        let mut first = [0];
+        let is_tls = matches!(stream.peek(&mut first), Ok(1)) && first == [22];
+        match self.tls.as_ref().filter(|_| is_tls) {
+            Some(tls) => {
+                let Some((name, inside)) = tls.accept(stream) else { return };
+                self.converse(inside, at, format!("{name}\n").into_bytes());
+            }
+            None => self.converse(stream, at, Vec::new()),
         }
+    }
+
+    /// Reads a request, answers it, and reads what is sent behind it.
+    fn converse(&self, mut stream: impl Read + Write, at: (u16, u16), before: Vec<u8>) {
+        let mut sent = Vec::new();
+        let mut is_awaited = true;
+        while sent.len() < SENT_BYTES_MAX && !is_whole_request(&sent) {
+            if is_awaited && expects_continue(&sent) {
+                is_awaited = false;
+                drop(stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n"));
+            }
+            let mut part = vec![0; 65_536];
+            let Ok(length @ 1..) = stream.read(&mut part) else { break };
+            sent.extend(&part[..length]);
+            self.keep(at, &[&before[..], &sent].concat());
+        }
+        self.keep(at, &[&before[..], &sent].concat());
         let requested = String::from_utf8_lossy(&sent).into_owned();
         let pages = self.pages.lock().unwrap();
         let page = address_of_request(&requested)
@@ -121,6 +187,14 @@ impl FakeInternet {
         );
         // The client may have gone.
         drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&content)));
+        drop(stream.flush());
+    }
+
+    fn keep(&self, (port, from): (u16, u16), sent: &[u8]) {
+        let mut seen = self.seen.lock().unwrap();
+        if let Some(one) = seen.iter_mut().find(|one| (one.port, one.from) == (port, from)) {
+            sent.clone_into(&mut one.sent);
+        }
     }
 
     /// Answers each question for an IPv4 address with an address of its own for that name.
@@ -144,6 +218,7 @@ impl FakeInternet {
             at += 1 + length;
         }
         let name = labels.join(".");
+        self.queries.lock().unwrap().push(name.clone());
         let asked_for = u16::from_be_bytes([*question.get(at + 1)?, *question.get(at + 2)?]);
         let mut answer = question.get(..at + 5)?.to_vec();
         let is_address = asked_for == 1;
@@ -161,6 +236,31 @@ impl FakeInternet {
         let [high, low] = u16::try_from(names.len()).unwrap().to_be_bytes();
         *names.entry(name.to_owned()).or_insert_with(|| Ipv4Addr::new(93, 184, high, low))
     }
+}
+
+/// Checks whether nothing more of a request can follow. What is not HTTP is whole at once.
+fn is_whole_request(sent: &[u8]) -> bool {
+    if sent.is_empty() {
+        return false;
+    }
+    let text = String::from_utf8_lossy(sent);
+    let first = text.lines().next().unwrap_or_default();
+    if text.contains('\n') && !first.contains(" HTTP/1") {
+        return true;
+    }
+    let Some(end) = sent.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&sent[..end]).to_lowercase();
+    let body = &sent[end + 4..];
+    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name).map(str::trim));
+    if header("transfer-encoding:").is_some() {
+        return body.ends_with(b"0\r\n\r\n");
+    }
+    let length = header("content-length:").and_then(|length| length.parse().ok()).unwrap_or(0);
+    body.len() >= length
+}
+
+fn expects_continue(sent: &[u8]) -> bool {
+    String::from_utf8_lossy(sent).to_lowercase().contains("expect: 100-continue")
 }
 
 /// Returns host and path of an HTTP request.

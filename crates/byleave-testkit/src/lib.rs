@@ -14,6 +14,7 @@ pub mod bench_page;
 #[cfg(feature = "corpus")]
 pub mod corpus;
 pub mod fake_internet;
+mod internet_tls;
 pub mod machine;
 pub mod oauth;
 pub mod user;

@@ -86,11 +86,12 @@ pub(crate) async fn run(
         Some(planned) => planned.await,
         None => plan::plan_by_class(&manifest, &arguments, &site),
     };
-    let plan = planned.map_err(|fault| {
+    let mut plan = planned.map_err(|fault| {
         CliError::new(format!("cannot predict the effects of the call: {fault}; such a call is refused"))
             .hint("`byleave tools show TOOL` shows which arguments it takes")
     })?;
     let policy = policy(typed, options)?;
+    plan::name_stored_content(&mut plan, &policy);
     let on_copy = tool
         .as_ref()
         .and_then(|tool| tool.as_rehearsable())

@@ -115,11 +115,13 @@ async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<P
     let tool = entry.tool().clone();
     let manifest = entry.clone();
     let limit = parts.settings.plugin_timeout;
+    let policy = parts.policy.load_full();
     let answer = guard(limit, move || async move {
         let mut plan = match tool.plan(&arguments, &site) {
             Some(own) => own.await?,
             None => plan::plan_by_class(manifest.manifest(), &arguments, &site)?,
         };
+        plan::name_stored_content(&mut plan, &policy);
         plan_bindings::add_directory_binding(&mut plan, &site)?;
         Ok::<_, ToolError>(plan)
     });

@@ -19,9 +19,18 @@ impl CommandAnalyzer<'_> {
     pub(super) fn apply_role(&mut self, role: WordRole, word: &Word) {
         let Some(text) = word.as_text() else {
             let is_read = role == WordRole::Read && word.is_pipe();
-            if role == WordRole::Text {
-                self.has_unknown_text = true;
-            } else if !is_read {
+            // Whatever its role is, it may be the content of a file.
+            self.has_unknown_text |= !is_read;
+            self.reaches_unknown_host |= matches!(
+                role,
+                WordRole::Url
+                    | WordRole::Host
+                    | WordRole::RemoteRead
+                    | WordRole::RemoteWrite
+                    | WordRole::Repository
+                    | WordRole::Locator
+            );
+            if role != WordRole::Text && !is_read {
                 self.add_unknown(unknown_reason(word));
             }
             return;

@@ -11,6 +11,13 @@ use crate::host;
 use crate::manual::{self, Manual, SubcommandFallback, WordRole};
 use crate::word::Word;
 
+/// The programs whose purpose is to reach a host that their words name.
+const NETWORK_CLIENTS: [&str; 29] = [
+    "curl", "wget", "wget2", "http", "https", "httpie", "xh", "aria2c", "axel", "lynx", "w3m", "links", "nc",
+    "ncat", "netcat", "socat", "ssh", "scp", "sftp", "rsync", "ftp", "telnet", "dig", "host", "nslookup",
+    "drill", "ping", "gh", "glab",
+];
+
 impl CommandAnalyzer<'_> {
     pub(super) fn analyze(mut self) -> CommandEffects {
         if let Some(fault) = manual::load_errors().first() {
@@ -31,9 +38,20 @@ impl CommandAnalyzer<'_> {
             self.analyze_program(name, words);
             if self.facts.program == "git" {
                 special_programs::add_git_directory(&mut self);
+                special_programs::add_stored_content(&mut self);
             }
         }
-        let reaches = self.result.effects.iter().any(|effect| matches!(effect, Effect::Reach { .. }));
+        let program = self.facts.program.as_str();
+        self.result.exports_unknown_text =
+            self.has_unknown_text && matches!(program, "export" | "declare" | "typeset" | "readonly");
+        let is_unknown = |effect: &Effect| matches!(effect, Effect::Unknown { .. });
+        if NETWORK_CLIENTS.contains(&program) && self.result.effects.iter().any(is_unknown) {
+            // What it reads of its options may name the host, and what it sends there.
+            self.sends = true;
+        }
+        self.sends |= matches!(program, "pip" | "pip3" | "uv") && self.asks_for_lines_of_a_file();
+        let reaches = self.reaches_unknown_host
+            || self.result.effects.iter().any(|effect| matches!(effect, Effect::Reach { .. }));
         if self.sends || self.has_unknown_text && reaches {
             // A text that is not known may be the content of a file.
             self.add_sends();
@@ -47,6 +65,26 @@ impl CommandAnalyzer<'_> {
         };
         self.result.dangers = danger::find_dangers(&self.facts, &self.result.effects);
         self.result
+    }
+
+    /// Checks whether a package manager takes names from a file that is not called a list of requirements. It asks the registry for each line.
+    fn asks_for_lines_of_a_file(&self) -> bool {
+        let words: Vec<&str> = self.command.words.iter().filter_map(Word::as_text).collect();
+        let next = words.iter().skip(1).map(|word| Some(*word)).chain([None]);
+        words.iter().zip(next).any(|(word, next)| {
+            let file = match *word {
+                "-r" | "--requirement" | "--requirements" | "-c" | "--constraint" => next,
+                word => ["--requirement=", "--requirements=", "--constraint=", "-r"]
+                    .iter()
+                    .find_map(|option| word.strip_prefix(option)),
+            };
+            let name = file.map(|file| file.rsplit('/').next().unwrap_or(file).to_lowercase());
+            name.is_some_and(|name| {
+                !["req", "constraint", "dep"].iter().any(|part| name.contains(part))
+                    && !name.ends_with(".in")
+                    && !name.ends_with(".toml")
+            })
+        })
     }
 
     fn analyze_redirections(&mut self) {

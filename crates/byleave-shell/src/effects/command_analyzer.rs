@@ -41,6 +41,8 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) earlier: Option<&'a EarlierCommands>,
     /// Whether the text of some option or operand is not known. A program that reaches a host may send it there.
     pub(super) has_unknown_text: bool,
+    /// Whether it reaches a host whose name is not known.
+    pub(super) reaches_unknown_host: bool,
     /// Whether the commands that it runs start in other directories, such as those of all packages.
     pub(super) runs_elsewhere: bool,
     /// The suffixes of the files that are made beside each written file.
@@ -68,6 +70,7 @@ impl<'a> CommandAnalyzer<'a> {
             all_tentative: command.is_tentative,
             earlier: None,
             has_unknown_text: false,
+            reaches_unknown_host: false,
             runs_elsewhere: false,
             suffixes: Vec::new(),
             canonical_path: Vec::new(),
@@ -120,6 +123,8 @@ impl<'a> CommandAnalyzer<'a> {
 
     /// Adds the effects of an assignment. If it is not exported, it only sets a shell variable.
     pub(super) fn add_assignment(&mut self, name: &str, value: &Word, exported: bool) {
+        // A program may send the value of a variable, such as the name that it gives itself.
+        self.has_unknown_text |= exported && value.as_text().is_none();
         let risk = match value.as_text() {
             Some(value) => env_var_rules::env_var_risk_of_value(name, value),
             None => env_var_rules::env_var_risk(name),

@@ -93,6 +93,7 @@ pub(crate) fn analyze_observed(
     let text = watcher.on_text(None, None, reading);
     whole.add_commands(reading, 0, text);
     let mut count = 0_usize;
+    let mut exports_unknown_text = false;
     // The stack is last in, first out, and filled in reverse at each level. That yields the order of the text.
     while let Some(PendingAnalysis { depth, from, inner }) = whole.pending.pop() {
         count = count.saturating_add(1);
@@ -107,6 +108,7 @@ pub(crate) fn analyze_observed(
             (NestedCommand::Words(command), from, limit) => {
                 let mut account = analyze_command_after(&command, scene, &whole.earlier);
                 whole.follow_sequence(&command, &mut account);
+                exports_unknown_text |= account.exports_unknown_text;
                 let number = watcher.on_command(from, &command, &account, limit);
                 whole.add(account, depth, number, limit);
             }
@@ -130,6 +132,15 @@ pub(crate) fn analyze_observed(
                 whole.add(account, depth, number, limit);
             }
         }
+    }
+    if exports_unknown_text {
+        // A program may send the value of a variable, such as the name that it gives itself.
+        let sends = |effect: &Effect| match effect {
+            Effect::Reach { host, port } => Some(Effect::Send { host: host.clone(), port: *port }),
+            _ => None,
+        };
+        let sends: Vec<Effect> = whole.result.effects.iter().filter_map(sends).collect();
+        whole.result.effects.extend(sends.into_iter().filter(|send| !whole.seen.contains(send)));
     }
     whole.result
 }

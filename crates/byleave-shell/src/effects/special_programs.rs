@@ -21,7 +21,7 @@ mod shells;
 
 pub(super) use cargo::add_cargo_alias;
 pub(super) use extra::analyze_extra;
-pub(super) use git::add_git_directory;
+pub(super) use git::{add_git_directory, add_stored_content};
 pub(super) use runners::analyze_script_name;
 
 /// Analyzes a program with the reader of this name.

@@ -130,6 +130,63 @@ fn the_names_that_a_command_makes_are_reported() {
     }
 }
 
+// req: P3, P5
+#[test]
+fn printing_what_a_repository_stores_is_a_read_of_it_unless_words_name_the_files() {
+    let (stored, stashed) = ("read /ws/.git/objects/…", "read /ws/.git/objects/…stash");
+    for (command, wanted) in [
+        ("git show", Some(stored)),
+        ("git show HEAD", Some(stored)),
+        ("git show HEAD -- ':(attr:private)'", Some(stored)),
+        ("git show HEAD -- ':!notes'", Some(stored)),
+        ("git show HEAD -- src", Some(stored)),
+        ("git show HEAD -- '*.rs'", Some(stored)),
+        ("git show --stat HEAD", None),
+        ("git show --stat -p HEAD", Some(stored)),
+        ("git show HEAD:notes", None),
+        ("git show HEAD:notes HEAD", Some(stored)),
+        ("git show HEAD -- notes", None),
+        ("git show 7e24331", Some(stashed)),
+        ("git show 'stash^3'", Some(stashed)),
+        ("git --no-pager -c color.ui=never show HEAD", Some(stored)),
+        ("git log", None),
+        ("git log --oneline --color", None),
+        ("git log --stat", None),
+        ("git log -p", Some(stored)),
+        ("git log -p -- notes", None),
+        ("git log --patc", Some(stored)),
+        ("git log -U3", Some(stored)),
+        ("git log -p --all", Some(stashed)),
+        ("git diff", Some(stored)),
+        ("git diff --stat", None),
+        ("git diff HEAD~1 notes", None),
+        ("git diff HEAD~1", Some(stored)),
+        ("git stash show", None),
+        ("git stash show -p", Some(stored)),
+        ("git stash show -p -u", Some(stashed)),
+        ("git stash show --include-untr", Some(stashed)),
+        ("git cat-file -p 7e2433166cf71c34f88783debab83371073b1005", Some(stashed)),
+        ("git cat-file -t HEAD", None),
+        ("git cat-file -p HEAD:notes", None),
+        ("git cat-file --batch", Some(stashed)),
+        ("git format-patch --stdout HEAD~1", Some(stored)),
+        ("git archive HEAD", Some(stored)),
+        ("git archive HEAD notes", None),
+        ("git fast-export --all", Some(stashed)),
+        ("git grep x", None),
+        ("git grep x HEAD", Some(stored)),
+        ("git grep --cached x", Some(stored)),
+        ("git grep x -- notes", None),
+        ("git status", None),
+        ("git show $x", Some(stored)),
+    ] {
+        let effects = all(command);
+        let own: Vec<&str> =
+            effects.iter().map(String::as_str).filter(|effect| effect.contains("/.git/objects/…")).collect();
+        assert_eq!(own, Vec::from_iter(wanted), "{command}");
+    }
+}
+
 // req: P3
 #[test]
 fn a_name_that_does_not_exist_yet_may_be_written() {

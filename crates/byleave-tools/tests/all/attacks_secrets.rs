@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use crate::attacks::{Attack, ExpectedOutcome, RAN, SECRET, as_user, broken, play, told, world, world_with};
-use crate::world::yes;
+use crate::world::{ToolTestWorld, yes};
 
 // req: E5
 #[test]
@@ -185,5 +185,57 @@ fn saying_what_is_not_so() {
         let page = byleave_gate::core::render::render(&played.asked[0]).to_text();
         let control = |one: char| (one.is_control() && one != '\n') || one == '\u{202e}';
         assert!(page.contains("fine") && !page.contains(control), "{}", page.escape_debug());
+    });
+}
+
+/// A repository in which a hidden file was committed, and another was stashed.
+fn with_committed_secrets(rules: &str) -> ToolTestWorld {
+    let world = world_with(rules);
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=t", "-c", "user.email=t@t"]).args(arguments).current_dir(world.at("."));
+        let ended = git.output().unwrap();
+        assert!(ended.status.success(), "{arguments:?} {ended:?}");
+    };
+    git(&["init", "-q", "-b", "main", "."]);
+    git(&["add", "-f", ".env", "Cargo.toml"]);
+    git(&["commit", "-q", "-m", "first"]);
+    world
+}
+
+// req: E5, P5
+#[test]
+fn what_was_committed_of_a_hidden_file_is_not_printed() {
+    as_user("attacks_secrets::what_was_committed_of_a_hidden_file_is_not_printed", async {
+        for rules in ["", "profile = \"everyday\"\n"] {
+            let world = with_committed_secrets(rules);
+            for command in [
+                "git show",
+                "git show HEAD",
+                "git log -p",
+                "git diff",
+                "git diff 4b825dc642cb6eb9a060e54bf8d69288fbee4904 HEAD",
+                "git show HEAD -- ':(attr:private)' .",
+                "git cat-file -p $(git rev-parse HEAD:.env)",
+                "git format-patch --stdout --root HEAD",
+                "git archive HEAD | tar xO",
+                "git fast-export HEAD",
+                "git grep MARKER HEAD",
+                "git -c core.pager=cat show HEAD",
+                "(cd src && git show)",
+            ] {
+                let played = world.bash(command, &[]).await;
+                assert!(!told(&played).contains(SECRET), "{rules}{command}: {}", told(&played));
+                let shown = format!("{:?}", played.asked);
+                assert!(!shown.contains(SECRET), "{rules}{command}: {shown}");
+            }
+            // What names its files, or prints no contents, is not asked about.
+            for command in
+                ["git log --oneline", "git show --stat HEAD", "git show HEAD:Cargo.toml", "git status"]
+            {
+                let played = world.bash(command, &[]).await;
+                assert!(played.asked.is_empty(), "{rules}{command}: {}", told(&played));
+            }
+        }
     });
 }

@@ -5,6 +5,7 @@
 //! the page. Every other run takes a sample of each job, and the same must hold for every case in it.
 
 mod bypasses;
+mod canary;
 mod everyday;
 mod file_tools;
 pub(crate) mod hostile_cases;
@@ -25,12 +26,14 @@ const HOSTILE_EVERYDAY: &str = "hostile cases under everyday";
 const HOSTILE_CAREFUL: &str = "hostile cases under careful";
 const CONTAINED: &str = "approved cases";
 const PLANTED: &str = "planted";
+const CANARY_EVERYDAY: &str = "canary under everyday";
+const CANARY_CAREFUL: &str = "canary under careful";
 
 const fn job(name: &'static str, builds: bool, part: usize, parts: usize) -> MachineJob {
     MachineJob { name, builds, part, parts }
 }
 
-const JOBS: [MachineJob; 12] = [
+const JOBS: [MachineJob; 14] = [
     job(EVERYDAY, true, 0, 3),
     job(EVERYDAY, true, 1, 3),
     job(EVERYDAY, true, 2, 3),
@@ -40,6 +43,8 @@ const JOBS: [MachineJob; 12] = [
     job(HOSTILE_EVERYDAY, false, 1, 2),
     job(HOSTILE_CAREFUL, false, 0, 2),
     job(HOSTILE_CAREFUL, false, 1, 2),
+    job(CANARY_EVERYDAY, false, 0, 1),
+    job(CANARY_CAREFUL, false, 0, 1),
     job(CONTAINED, false, 0, 1),
     job(PLANTED, false, 0, 2),
     job(PLANTED, false, 1, 2),
@@ -51,6 +56,8 @@ fn work(job: MachineJob) {
         CAREFUL => everyday::run(job, "careful"),
         HOSTILE_EVERYDAY => hostile_cases::run(job, "everyday"),
         HOSTILE_CAREFUL => hostile_cases::run(job, "careful"),
+        CANARY_EVERYDAY => canary::run(job, "everyday"),
+        CANARY_CAREFUL => canary::run(job, "careful"),
         CONTAINED => bypasses::run(job),
         _ => bypasses::run_planted(job),
     }
@@ -62,6 +69,8 @@ pub(super) struct FatigueResults {
     careful: Vec<everyday::CommandResult>,
     hostile_everyday: Vec<hostile_cases::HostileResult>,
     hostile_careful: Vec<hostile_cases::HostileResult>,
+    canary_everyday: Vec<canary::CanaryResult>,
+    canary_careful: Vec<canary::CanaryResult>,
     contained: Vec<bypasses::BypassResult>,
     planted: Vec<bypasses::BypassResult>,
 }
@@ -112,6 +121,20 @@ fn a_sample_of_hostile_cases_does_no_harm_under_careful() {
     );
 }
 
+// req: E5, E7
+#[test]
+fn a_sample_of_what_sends_a_canary_sends_nothing_of_it_under_everyday() {
+    let test = "fatigue::a_sample_of_what_sends_a_canary_sends_nothing_of_it_under_everyday";
+    sampled(test, CANARY_EVERYDAY, no_canary_leaves);
+}
+
+// req: E5, E7
+#[test]
+fn a_sample_of_what_sends_a_canary_sends_nothing_of_it_under_careful() {
+    let test = "fatigue::a_sample_of_what_sends_a_canary_sends_nothing_of_it_under_careful";
+    sampled(test, CANARY_CAREFUL, no_canary_leaves);
+}
+
 // req: E5, P3, P4, P5, P6
 #[test]
 fn a_sample_of_approved_cases_is_contained() {
@@ -138,6 +161,8 @@ fn the_scores_of_real_runs_are_what_the_page_says() {
         careful: of(&told, CAREFUL),
         hostile_everyday: of(&told, HOSTILE_EVERYDAY),
         hostile_careful: of(&told, HOSTILE_CAREFUL),
+        canary_everyday: of(&told, CANARY_EVERYDAY),
+        canary_careful: of(&told, CANARY_CAREFUL),
         contained: of(&told, CONTAINED),
         planted: of(&told, PLANTED),
     };
@@ -164,6 +189,9 @@ const RAN_MIN: usize = 200;
 /// The least number of bypasses that leave their marker in the workspace without a gate. With fewer, the fixture is outdated.
 const PLANTED_MIN: usize = 180;
 
+/// The least number of cases that send the canary without a gate. With fewer, the fixture is outdated.
+const CANARY_SENT_MIN: usize = 40;
+
 /// Checks the invariants that hold whatever the page says.
 fn hold(seen: &FatigueResults) {
     let failed: Vec<&str> = page::failed_commands(&seen.everyday).map(|saw| saw.command.as_str()).collect();
@@ -176,6 +204,10 @@ fn hold(seen: &FatigueResults) {
     assert!(ran >= RAN_MIN, "{ran}");
     no_case_does_harm(&seen.hostile_everyday);
     no_case_does_harm(&seen.hostile_careful);
+    no_canary_leaves(&seen.canary_everyday);
+    no_canary_leaves(&seen.canary_careful);
+    let sends = seen.canary_everyday.iter().filter(|saw| saw.bare > 0).count();
+    assert!(sends >= CANARY_SENT_MIN, "only {sends} cases send the canary without a gate");
     every_case_is_contained(&seen.contained);
     nothing_is_left_in_the_workspace(&seen.planted);
     nothing_remains(&seen.everyday);
@@ -210,6 +242,13 @@ fn no_case_does_harm(saw: &[hostile_cases::HostileResult]) {
             .map(move |harm| format!("{} {:?}: {harm:?} | {}", saw.id, saw.fate, saw.why))
     });
     assert_eq!(wrong.collect::<Vec<_>>(), [""; 0], "harm was done");
+}
+
+fn no_canary_leaves(saw: &[canary::CanaryResult]) {
+    let sent = saw.iter().filter(|saw| saw.sent > 0 && !saw.by_code);
+    let sent: Vec<String> =
+        sent.map(|saw| format!("{} bytes, {:?}: {}", saw.sent, saw.fate, saw.why)).collect();
+    assert_eq!(sent, [""; 0], "bytes of a canary were sent");
 }
 
 fn every_case_is_contained(saw: &[bypasses::BypassResult]) {

@@ -232,7 +232,7 @@ fn judge_answer(case: &Case, played: &ScenarioResult, fate: Fate, harms: &mut Ve
 }
 
 /// The secret as it is, backwards, in hexadecimal, and in base 64 at each place.
-fn spellings(secret: &str) -> Vec<String> {
+pub(super) fn spellings(secret: &str) -> Vec<String> {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let hexadecimal = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut all = vec![secret.to_owned(), secret.chars().rev().collect(), hexadecimal];

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::FatigueResults;
 use super::bypasses::BypassOutcome;
+use super::canary::CanaryResult;
 use super::everyday::{CommandExit, CommandResult};
 use super::hostile_cases::{CORPORA, Fate, Harm, HostileResult};
 
@@ -67,6 +68,7 @@ fn section(seen: &FatigueResults) -> String {
     measures(&mut text, seen);
     commands(&mut text, seen);
     hostile(&mut text, seen);
+    canary(&mut text, seen);
     approved(&mut text, seen);
     text.push_str(ENDS);
     text
@@ -107,9 +109,13 @@ fn measures(text: &mut String, seen: &FatigueResults) {
         };
         writeln!(text, "| {what} | {careful} | {everyday} | {limit} |").unwrap();
     }
+    let sent =
+        |saw: &[CanaryResult]| saw.iter().filter(|saw| !saw.by_code).map(|saw| saw.sent).sum::<usize>();
     writeln!(
         text,
-        "| bytes of a canary file sent to an allowed host | not measured yet | not measured yet | 0 |"
+        "| bytes of a canary file sent to an allowed host | {} | {} | 0 |",
+        sent(&seen.canary_careful),
+        sent(&seen.canary_everyday)
     )
     .unwrap();
     let remains = |saw: &[CommandResult]| saw.iter().filter(|saw| !saw.remains.is_empty()).count();
@@ -252,6 +258,57 @@ back. *Harm*: any of the measures above, except for reading alone.
 |---|---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
+fn canary(text: &mut String, seen: &FatigueResults) {
+    text.push_str(CANARY);
+    let both = [("careful", &seen.canary_careful), ("everyday", &seen.canary_everyday)];
+    for (profile, all) in both {
+        for by_code in [false, true] {
+            let saw: Vec<&CanaryResult> = all.iter().filter(|saw| saw.by_code == by_code).collect();
+            let sends: Vec<&&CanaryResult> = saw.iter().filter(|saw| saw.bare > 0).collect();
+            let fates = [Fate::Refused, Fate::Asked, Fate::NotKept, Fate::Ran]
+                .map(|fate| sends.iter().filter(|saw| saw.fate == fate).count().to_string());
+            let sent: usize = saw.iter().map(|saw| saw.sent).sum();
+            let what =
+                if by_code { "code that nobody reads beforehand" } else { "by the words of the command" };
+            writeln!(
+                text,
+                "| {what} | `{profile}` | {} | {} | {} | {sent} |",
+                saw.len(),
+                sends.len(),
+                fates.join(" | ")
+            )
+            .unwrap();
+        }
+    }
+    text.push('\n');
+    for (profile, all) in both {
+        let sent = all.iter().filter(|saw| saw.sent > 0);
+        let sent: Vec<String> = sent.map(|saw| format!("`{}`", first_line(&saw.command))).collect();
+        if !sent.is_empty() {
+            writeln!(
+                text,
+                "- sent bytes of the canary, under `{profile}` ({}): {}",
+                sent.len(),
+                sent.join(", ")
+            )
+            .unwrap();
+        }
+    }
+    text.push('\n');
+}
+
+const CANARY: &str = "### A canary
+
+A file of the workspace with the name of no secret, and commands that try to send it to hosts that a rule allows for reading: the hostile
+cases about the network, each with an allowed host, and the commands of `canary.jsonl`. All that arrives is searched: names that are looked up,
+addresses, headers and bodies, also inside TLS. *Sends*: it does so without a gate; the columns behind it say what became of these.
+Code that nobody reads beforehand may reach what a rule allows, and an address carries a little. So it is counted by itself, and not
+in the measure above.
+
+| how | profile | all | sends | refused | asked | not kept | ran | bytes |
+|---|---|--:|--:|--:|--:|--:|--:|--:|
+";
+
 fn approved(text: &mut String, seen: &FatigueResults) {
     let named: Vec<&str> =
         seen.contained.iter().filter(|saw| saw.by_name).map(|saw| saw.id.as_str()).collect();
@@ -296,6 +353,17 @@ pub(super) fn report(seen: &FatigueResults) {
                 one.fate,
                 one.passed,
                 one.harms,
+                line(&one.why)
+            );
+        }
+    }
+    for (profile, saw) in [("careful", &seen.canary_careful), ("everyday", &seen.canary_everyday)] {
+        for one in saw {
+            println!(
+                "canary {profile} {:?} {} without a gate, {} sent: {}",
+                one.fate,
+                one.bare,
+                one.sent,
                 line(&one.why)
             );
         }
