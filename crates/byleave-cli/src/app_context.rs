@@ -126,7 +126,8 @@ pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Cons
             &prose(&format!("call {id}, interrupted while its changes were committed, {what}")),
         );
     }
-    for DroppedCopy { id, reason: why, .. } in store.collect_garbage(SystemTime::now())?.dropped {
+    let now = SystemTime::now();
+    for DroppedCopy { id, reason: why, .. } in store.collect_garbage(now)?.dropped {
         screen.message_with_tone(
             Tone::Careful,
             "note:",

@@ -221,6 +221,10 @@ pub struct Plan {
     /// The effects cannot be undone.
     #[serde(default)]
     pub irreversible: bool,
+    /// Every host that the call needs is among the effects, so that a sandbox gives it no other network. False if nobody knows what its
+    /// programs do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names_all_hosts: bool,
     /// The dangers of the call, whatever its effects are permitted to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dangers: Vec<Danger>,

@@ -49,6 +49,8 @@ pub struct CommandEffects {
     pub packed: Vec<PackedPlace>,
     /// Whether it runs code of the project.
     pub runs_project_code: bool,
+    /// Whether it may reach hosts that are not among its effects, because nobody knows what its program does.
+    pub may_reach_others: bool,
     /// The one-line description in its manual, if there is a manual.
     pub manual_summary: Option<&'static str>,
 }

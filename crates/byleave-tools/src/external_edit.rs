@@ -7,7 +7,7 @@ use byleave_copy::{CopyMethod, CopySettings, CopyState, CopyStore, Error, Expect
 use byleave_gate::core::effect::Effect;
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::tool::{RehearseError, RunContext};
 
 use crate::copy_commit::{discard_copy, undo_data};
@@ -44,8 +44,8 @@ pub fn put_on_copy(
         .and_then(|store| store.create_copy(run.call.uuid(), &[workspace], CopyMethod::Overlay))
         .map_err(failed)?;
     match fill(&copy, edit) {
-        Ok((changes, run_by_git)) => {
-            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changes, run_by_git))
+        Ok((changed, run_by_git)) => {
+            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, run_by_git))
         }
         Err(fault) => {
             discard_copy(copy);
@@ -54,16 +54,20 @@ pub fn put_on_copy(
     }
 }
 
-fn fill(copy: &WorkspaceCopy, edit: &ExternalEdit) -> Result<(FileChanges, Vec<String>), Error> {
+/// The changes of an edit, whether their before-images fit, and the paths from which git would run commands.
+type FilledCopy = ((FileChanges, BeforeImageRoom), Vec<String>);
+
+fn fill(copy: &WorkspaceCopy, edit: &ExternalEdit) -> Result<FilledCopy, Error> {
     let content = edit.accepted.first().map(Vec::as_slice).unwrap_or_default();
     copy.write_file(Path::new(&edit.path), content, None)?;
     let mut changes = copy.changes()?;
     let by_git = run_by_git(copy, &changes)?;
+    let room = copy.before_image_room(&changes)?;
     copy.fill_diffs(&mut changes)?;
     let expected =
         ExpectedContent { path: &edit.path, before: edit.before.as_deref(), accepted: &edit.accepted };
     copy.expect_external_edit(&[expected])?;
-    Ok((changes, by_git))
+    Ok(((changes, room), by_git))
 }
 
 /// Keeps the before-images, so that the agent may make the edit.

@@ -1,7 +1,7 @@
 //! `byleave policy`: shows the rules in force, and checks rule files.
 
 pub(super) mod approvals;
-mod profile;
+pub(super) mod profile;
 mod recorded_calls;
 mod replay;
 mod suggest;

@@ -11,7 +11,7 @@ use byleave_files::LinkPolicy;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::tool::{RehearseError, RunContext};
 use byleave_hook::{AgentKind, ExpectedContent, ToolEffect, expected_content, tool_effects};
 use byleave_tools::ExecutionEnv;
@@ -65,7 +65,7 @@ impl AgentEditJudge {
             ExpectedContent::OneOf(accepted) => {
                 let sizes =
                     accepted.iter().map(Vec::len).max().unwrap_or(0) + before.as_ref().map_or(0, Vec::len);
-                self.check_room(sizes as u64)?;
+                self.check_size(sizes)?;
                 Ok(JudgedEdit::Edit(ExternalEdit { path: path.to_owned(), before, accepted }))
             }
         }
@@ -89,6 +89,7 @@ impl AgentEditJudge {
                 reached_hosts: Vec::new(),
                 run_by_git: Vec::new(),
                 new_repositories: Vec::new(),
+                before_image_room: BeforeImageRoom::Available,
                 missing_guarantees: Vec::new(),
                 status: ExecutionStatus::Failed,
                 output: Output::failure(why),
@@ -130,16 +131,10 @@ impl AgentEditJudge {
         read.map(Some).map_err(|error| error.to_string())
     }
 
-    fn check_room(&self, bytes: u64) -> Result<(), String> {
-        if bytes > self.workplace.max_file_bytes {
-            return Err("the file is too large".into());
-        }
-        let store = self.workplace.open_store().map_err(|fault| fault.to_string())?;
-        match store.has_room_for(bytes) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("the store of before-images has no room for the file".into()),
-            Err(fault) => Err(fault.to_string()),
-        }
+    /// Checks the size. Whether the store has room for the before-image is judged with the edit.
+    fn check_size(&self, bytes: usize) -> Result<(), String> {
+        let is_small = u64::try_from(bytes).is_ok_and(|bytes| bytes <= self.workplace.max_file_bytes);
+        if is_small { Ok(()) } else { Err("the file is too large".into()) }
     }
 }
 

@@ -37,6 +37,7 @@ mod red_tools;
 mod rehearsing;
 mod searching;
 mod todo;
+mod undo_room;
 mod web;
 mod whole_tree;
 mod world;
