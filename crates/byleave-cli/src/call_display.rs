@@ -190,7 +190,11 @@ pub(crate) fn format_bytes(bytes: u64) -> String {
         unit += 1;
     }
     let name = UNITS.get(unit).copied().unwrap_or_default();
-    if tenths >= 100 { format!("{} {name}", tenths / 10) } else { format!("{}.{} {name}", tenths / 10, tenths % 10) }
+    if tenths >= 100 {
+        format!("{} {name}", tenths / 10)
+    } else {
+        format!("{}.{} {name}", tenths / 10, tenths % 10)
+    }
 }
 
 /// Formats a number with its noun.

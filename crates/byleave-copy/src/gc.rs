@@ -100,11 +100,7 @@ impl CopyStore {
     }
 
     /// Does the same, and drops what a person asks for in addition.
-    pub fn collect_requested_garbage(
-        &self,
-        now: SystemTime,
-        request: &GcRequest,
-    ) -> Result<GcReport, Error> {
+    pub fn collect_requested_garbage(&self, now: SystemTime, request: &GcRequest) -> Result<GcReport, Error> {
         let all = self.retained_copies()?;
         let mut report = GcReport::default();
         let held_bytes = all.iter().map(|held| held.bytes).sum::<u64>();
@@ -267,12 +263,7 @@ impl CopyStore {
 
     /// Drops scratch that was not extended for long, and the oldest beyond the limit. It leaves no report, because scratch can be rebuilt.
     /// Returns the dropped bytes and the remaining ones.
-    fn collect_scratch(
-        &self,
-        now: SystemTime,
-        max_bytes: u64,
-        dry_run: bool,
-    ) -> Result<(u64, u64), Error> {
+    fn collect_scratch(&self, now: SystemTime, max_bytes: u64, dry_run: bool) -> Result<(u64, u64), Error> {
         let all = self.scratch_sizes()?;
         let before = all.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
         let mut total = before;

@@ -413,7 +413,10 @@ mod tests {
     fn an_unknown_host_or_port_is_not_shown_as_a_number() {
         let send = |host: &str, port| Effect::Send { host: host.into(), port }.to_string();
         assert_eq!(Effect::send_to_unknown_host().to_string(), "send to a host that is not known");
-        assert_eq!([send("h.example", 0), send("h.example", 443)], ["send to h.example", "send to h.example:443"]);
+        assert_eq!(
+            [send("h.example", 0), send("h.example", 443)],
+            ["send to h.example", "send to h.example:443"]
+        );
     }
 
     #[test]

@@ -86,7 +86,9 @@ impl BeforeImageRoom {
         match self {
             Self::Available => None,
             Self::Displaces => Some("the store of before-images is full; `byleave gc` frees space"),
-            Self::Exceeds => Some("the earlier contents of the changed files are larger than the store of before-images"),
+            Self::Exceeds => {
+                Some("the earlier contents of the changed files are larger than the store of before-images")
+            }
         }
     }
 }

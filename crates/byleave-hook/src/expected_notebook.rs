@@ -191,7 +191,11 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Json, E> {
-        if value.unsigned_abs() < NUMBER_MAX { Ok(Json::Number(value)) } else { Err(E::custom("a large number")) }
+        if value.unsigned_abs() < NUMBER_MAX {
+            Ok(Json::Number(value))
+        } else {
+            Err(E::custom("a large number"))
+        }
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Json, E> {
@@ -250,7 +254,8 @@ mod tests {
         // Another cell, by its number. One of the results only has the new source.
         let results = edited(&json!({"cell_id": "cell-1", "new_source": "u"}), BOOK).unwrap();
         assert!(results.contains(&BOOK.replace("\"t\"", "\"u\"")), "{results:?}");
-        let results = edited(&json!({"cell_id": "b", "new_source": "", "edit_mode": "delete"}), BOOK).unwrap();
+        let results =
+            edited(&json!({"cell_id": "b", "new_source": "", "edit_mode": "delete"}), BOOK).unwrap();
         assert!(results.len() == 2 && !results[0].contains("markdown") && results[0].contains("\"x\""));
     }
 

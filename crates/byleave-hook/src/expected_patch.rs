@@ -107,7 +107,11 @@ fn add_line(line: &str, chunks: &mut Vec<PatchChunk>) -> Result<(), &'static str
     if sign != "-" {
         chunk.new.push(text.to_owned());
     }
-    if ["+", "-", " "].contains(&sign) { Ok(()) } else { Err("the patch moves a file, or has an unknown line") }
+    if ["+", "-", " "].contains(&sign) {
+        Ok(())
+    } else {
+        Err("the patch moves a file, or has an unknown line")
+    }
 }
 
 impl PatchedFile {
@@ -118,7 +122,9 @@ impl PatchedFile {
             (PatchedFileChange::Add(content), _) => Ok(vec![content.clone().into_bytes()]),
             (PatchedFileChange::Delete, Some(_)) => Ok(Vec::new()),
             (PatchedFileChange::Update(chunks), Some(before)) => updated(chunks, before),
-            (PatchedFileChange::Delete | PatchedFileChange::Update(_), None) => Err("the file does not exist"),
+            (PatchedFileChange::Delete | PatchedFileChange::Update(_), None) => {
+                Err("the file does not exist")
+            }
         }
     }
 }
@@ -196,11 +202,19 @@ mod tests {
         let rows: [(&str, Option<&str>, &[&str]); 8] = [
             ("*** Add File: a\n+x\n+y", None, &["x\ny\n"]),
             ("*** Delete File: a", Some("x"), &[]),
-            ("*** Update File: a\n@@\n one\n-two\n+2\n three", Some("one\ntwo\nthree\n"), &["one\n2\nthree\n"]),
+            (
+                "*** Update File: a\n@@\n one\n-two\n+2\n three",
+                Some("one\ntwo\nthree\n"),
+                &["one\n2\nthree\n"],
+            ),
             // The heading chooses the place.
             ("*** Update File: a\n@@ b:\n-x\n+y", Some("a:\nx\nb:\nx\n"), &["a:\nx\nb:\ny\n"]),
             // Two chunks, and a file without a line end.
-            ("*** Update File: a\n-1\n+one\n@@\n-3\n+three", Some("1\n2\n3"), &["one\n2\nthree\n", "one\n2\nthree"]),
+            (
+                "*** Update File: a\n-1\n+one\n@@\n-3\n+three",
+                Some("1\n2\n3"),
+                &["one\n2\nthree\n", "one\n2\nthree"],
+            ),
             ("*** Update File: a\n@@\n+new", Some("old\n"), &["old\nnew\n"]),
             ("*** Update File: a\n@@\n-x\n+y\n*** End of File", Some("x\nx\n"), &["x\ny\n"]),
             ("*** Update File: a\n@@\n-x\n", Some("w\nx\n"), &["w\n"]),
@@ -228,7 +242,9 @@ mod tests {
         ] {
             assert!(results(patch, before).is_err(), "{patch}: {:?}", results(patch, before));
         }
-        assert!(parse_patch("apply_patch <<'E'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nE").is_err());
+        assert!(
+            parse_patch("apply_patch <<'E'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nE").is_err()
+        );
         let not_text = parse_patch("*** Begin Patch\n*** Delete File: a\n*** End Patch").unwrap();
         assert!(not_text[0].accepted(Some(&[0xff])).is_err());
     }

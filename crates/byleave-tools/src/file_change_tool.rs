@@ -144,10 +144,8 @@ fn rehearsed<T: DeserializeOwned>(
 type EditOnCopy = (Output, (FileChanges, BeforeImageRoom), Vec<String>);
 
 /// An edit that changes nothing.
-const UNCHANGED: (FileChanges, BeforeImageRoom) = (
-    FileChanges { list: Vec::new(), renames: Vec::new(), caveats: Vec::new() },
-    BeforeImageRoom::Available,
-);
+const UNCHANGED: (FileChanges, BeforeImageRoom) =
+    (FileChanges { list: Vec::new(), renames: Vec::new(), caveats: Vec::new() }, BeforeImageRoom::Available);
 
 /// Puts the planned edit on a copy.
 fn edit_on_copy<T: DeserializeOwned>(
@@ -161,7 +159,8 @@ fn edit_on_copy<T: DeserializeOwned>(
         return Ok((revision.output, UNCHANGED, Vec::new()));
     }
     let (copy, changes) = on_a_copy(workplace, &revision, run)?;
-    let looked = run_by_git(&copy, &changes).and_then(|by_git| Ok((by_git, copy.before_image_room(&changes)?)));
+    let looked =
+        run_by_git(&copy, &changes).and_then(|by_git| Ok((by_git, copy.before_image_room(&changes)?)));
     match looked {
         Ok((by_git, room)) => Ok((revision.output, (shown(&copy, changes), room), by_git)),
         Err(fault) => {

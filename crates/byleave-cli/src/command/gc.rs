@@ -43,8 +43,7 @@ pub(crate) fn run(typed: &GcArgs, options: &ResolvedOptions, screen: &mut Consol
         Some(age) => Some(Duration::from_millis(parse_duration(age)?)),
         None => typed.all.then_some(Duration::ZERO),
     };
-    let request =
-        GcRequest { older_than, recent: typed.all, scratch: typed.scratch, dry_run: typed.dry_run };
+    let request = GcRequest { older_than, recent: typed.all, scratch: typed.scratch, dry_run: typed.dry_run };
     let workplace = workplace(options, &options.cwd);
     let now = SystemTime::now();
     // Without a store there is nothing to drop, and this command creates nothing.
@@ -72,7 +71,9 @@ fn confirm(calls: usize, typed: Option<usize>) -> Result<()> {
         None => format!("`--all` needs a confirmation: {can}"),
         Some(typed) => format!("`--confirm {typed}` is not the number of calls: {can}"),
     });
-    Err(refused.hint(format!("`byleave gc --all --confirm {calls}` drops them; `--dry-run` lists them")).into())
+    Err(refused
+        .hint(format!("`byleave gc --all --confirm {calls}` drops them; `--dry-run` lists them"))
+        .into())
 }
 
 fn print(typed: &GcArgs, report: &GcReport, usage: &StoreUsage, screen: &mut Console) {

@@ -122,7 +122,11 @@ fn garbage_collection_never_drops_recent_before_images_without_a_confirmation() 
         assert_eq!(world.quietly(words, "").status.code(), Some(0), "{words:?}");
     }
     let trial = world.json(&["gc", "--all", "--dry-run", "--json"]);
-    assert_eq!((trial["dropped"].as_array().unwrap().len(), &trial["store"]["calls"]), (1, &1.into()), "{trial}");
+    assert_eq!(
+        (trial["dropped"].as_array().unwrap().len(), &trial["store"]["calls"]),
+        (1, &1.into()),
+        "{trial}"
+    );
     for words in [&["gc", "--all"][..], &["gc", "--all", "--confirm", "2"]] {
         let refused = world.quietly(words, "");
         let said = String::from_utf8_lossy(&refused.stderr);

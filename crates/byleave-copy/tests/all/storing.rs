@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use byleave_copy::scratch::{self, ScratchName};
-use byleave_copy::{CopyMethod, CopySettings, CopyState, CopyStore, Error, GcRequest, MountSource, OnConflict};
+use byleave_copy::{
+    CopyMethod, CopySettings, CopyState, CopyStore, Error, GcRequest, MountSource, OnConflict,
+};
 use byleave_core::rehearsal::BeforeImageRoom;
 use uuid::Uuid;
 
@@ -126,7 +128,10 @@ fn nothing_recent_is_dropped_for_space() {
     assert_eq!(room(3 << 20, 0), BeforeImageRoom::Available);
     assert_eq!(room((3 << 20) + 1, 0), BeforeImageRoom::Exceeds);
     let (first, _) = place.commit("rm f1");
-    assert_eq!([room(1 << 20, 0), room(2 << 20, 0)], [BeforeImageRoom::Available, BeforeImageRoom::Displaces]);
+    assert_eq!(
+        [room(1 << 20, 0), room(2 << 20, 0)],
+        [BeforeImageRoom::Available, BeforeImageRoom::Displaces]
+    );
     let (second, _) = place.commit("rm f2");
     // Even the smallest change has no room now, and nothing makes room for it.
     assert_eq!(room(1, 0), BeforeImageRoom::Displaces);

@@ -319,7 +319,11 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
         (vec![run(), send], Network::Proxied),
     ] {
         let plan = Plan { effects: effects.clone(), names_all_hosts: true, ..Plan::default() };
-        assert_eq!(world.planned(&world.policy(rules), &plan, false).unwrap().network, network, "{effects:?}");
+        assert_eq!(
+            world.planned(&world.policy(rules), &plan, false).unwrap().network,
+            network,
+            "{effects:?}"
+        );
     }
 }
 

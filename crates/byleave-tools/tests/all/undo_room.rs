@@ -30,7 +30,11 @@ fn work_that_would_push_out_recent_before_images_is_asked_about() {
         let world = world(UNDOABLE);
         for name in ["one", "two"] {
             let passed = world.bash(&format!("echo 1 > src/{name}"), &[]).await;
-            assert!(passed.asked.is_empty() && world.read(&format!("src/{name}")) == "1\n", "{}", passed.text());
+            assert!(
+                passed.asked.is_empty() && world.read(&format!("src/{name}")) == "1\n",
+                "{}",
+                passed.text()
+            );
         }
         let asked = world.bash("echo 1 > src/three", &[]).await;
         assert_eq!(asked.seen().before_image_room, BeforeImageRoom::Displaces, "{}", asked.text());
@@ -58,12 +62,21 @@ fn a_rule_covers_work_in_a_full_store_but_never_more_than_the_store_holds() {
         let world = world(BY_RULE);
         for name in ["one", "two", "three"] {
             let passed = world.bash(&format!("echo 1 > src/{name}"), &[]).await;
-            assert!(passed.asked.is_empty() && world.read(&format!("src/{name}")) == "1\n", "{}", passed.text());
+            assert!(
+                passed.asked.is_empty() && world.read(&format!("src/{name}")) == "1\n",
+                "{}",
+                passed.text()
+            );
         }
         world.write("src/large", &"x".repeat(1_100_000));
         for mode in [Mode::ConfirmSensitive, Mode::Yolo] {
             let asked = world.call("bash", json!({"command": "echo 1 > src/large"}), &[], mode).await;
-            assert_eq!(asked.seen().before_image_room, BeforeImageRoom::Exceeds, "{mode:?}: {}", asked.text());
+            assert_eq!(
+                asked.seen().before_image_room,
+                BeforeImageRoom::Exceeds,
+                "{mode:?}: {}",
+                asked.text()
+            );
             assert_eq!(world.read("src/large").len(), 1_100_000, "{mode:?}");
         }
     });

@@ -194,8 +194,7 @@ fn an_edit_passes_because_its_before_image_is_kept_and_undo_restores_it() {
 fn patched(edits: &EditFixture, session: &str, patch: &str, after: bool) -> Output {
     let input = json!({ "command": format!("*** Begin Patch\n{patch}\n*** End Patch") });
     let response = json!("Success. Updated the following files");
-    let mut request =
-        said(AgentKind::Codex, &edits.cwd, "apply_patch", &input, after.then_some(&response));
+    let mut request = said(AgentKind::Codex, &edits.cwd, "apply_patch", &input, after.then_some(&response));
     request["session_id"] = session.into();
     edits.stand.asks(AgentKind::Codex, &request, PATIENT_MS)
 }
