@@ -35,6 +35,7 @@ mod pages;
 mod processes;
 mod red_tools;
 mod rehearsing;
+mod remembered_hosts;
 mod searching;
 mod todo;
 mod undo_room;
