@@ -262,8 +262,14 @@ mod tests {
         check(&|rule| rule.remember = true, "about hosts");
         let host = || vec![Pattern::Reach("h.example".into())];
         check(&|rule| (rule.remember, rule.patterns, rule.verdict) = (true, host(), Allow), "`remember`");
-        check(&|rule| (rule.remember, rule.patterns, rule.firm) = (true, host(), true), "cannot be remembered");
-        check(&|rule| (rule.remember, rule.patterns, rule.layer) = (true, host(), Layer::Project), "a project");
+        check(
+            &|rule| (rule.remember, rule.patterns, rule.firm) = (true, host(), true),
+            "cannot be remembered",
+        );
+        check(
+            &|rule| (rule.remember, rule.patterns, rule.layer) = (true, host(), Layer::Project),
+            "a project",
+        );
         check(&|rule| rule.guarantees.push("network off".into()), "guarantees");
         // req: P8
         check(&|rule| (rule.layer, rule.verdict) = (Layer::Project, Allow), "only `deny` and `ask`");

@@ -762,7 +762,10 @@ fn a_remembering_ask_stands_in_for_a_missing_rule() {
     let host = |text: &str| vec![Pattern::Reach(text.into())];
     let docs = Rule { remember: true, ..rule("docs", Layer::User, Ask, host("docs.example")) };
     let call = |name: &str| {
-        TestCall::new(tool(PermissionClass::Webfetch, Some(false)), vec![Effect::Reach { host: name.into(), port: 443 }])
+        TestCall::new(
+            tool(PermissionClass::Webfetch, Some(false)),
+            vec![Effect::Reach { host: name.into(), port: 443 }],
+        )
     };
     call("docs.example").check(&policy(vec![docs.clone()]), Ask, &[AskCause::Rule]);
     call("other.example").check(&policy(vec![docs.clone()]), Ask, &[AskCause::Default]);

@@ -436,7 +436,9 @@ pub(crate) fn answer_events(
         _ => {}
     }
     let reply = match (reply, remembered) {
-        (Reply::Yes { note: None }, Some(approval)) if challenged.is_none() => Reply::StandingApproval(approval),
+        (Reply::Yes { note: None }, Some(approval)) if challenged.is_none() => {
+            Reply::StandingApproval(approval)
+        }
         (reply, _) => reply,
     };
     let answer = reply_to_answer(desk, question, reply)?;

@@ -7,8 +7,7 @@ use serde_json::json;
 use crate::attacks::as_user;
 use crate::world::{ToolTestWorld, yes};
 
-const RULES: &str =
-    "[[rule]]\nverdict = \"ask\"\nreach = [\"*.docs.invalid\"]\nremember = true\nreason = \"documentation\"\n";
+const RULES: &str = "[[rule]]\nverdict = \"ask\"\nreach = [\"*.docs.invalid\"]\nremember = true\nreason = \"documentation\"\n";
 
 /// Fetches a page, with a yes, and returns how often a person was asked. The hosts do not exist, so nothing is reached.
 async fn asks(world: &ToolTestWorld, session: &str, host: &str, answers: usize) -> usize {
@@ -30,7 +29,11 @@ fn a_documentation_host_is_asked_about_once_in_a_session() {
         assert_eq!(asks(&world, "s", "two.docs.invalid", 0).await, 1, "for this host only");
         assert_eq!(asks(&world, "t", one, 0).await, 1, "in this session only");
         assert_eq!(asks(&world, "s", "other.invalid", 1).await, 1);
-        assert_eq!(asks(&world, "s", "other.invalid", 1).await, 1, "without such a rule each call is asked about");
+        assert_eq!(
+            asks(&world, "s", "other.invalid", 1).await,
+            1,
+            "without such a rule each call is asked about"
+        );
         // Sending is something else.
         let mode = Mode::ConfirmSensitive;
         let send = json!({ "url": format!("https://{one}/page"), "method": "POST", "body": "x" });
