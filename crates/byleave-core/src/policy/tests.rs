@@ -756,7 +756,7 @@ fn a_deny_of_every_program_leaves_only_its_exceptions() {
     assert!(error(never).contains("can never match"));
 }
 
-// req: P1, P6
+// req: P1
 #[test]
 fn a_remembering_ask_stands_in_for_a_missing_rule() {
     let host = |text: &str| vec![Pattern::Reach(text.into())];

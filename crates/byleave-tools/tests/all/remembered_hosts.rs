@@ -17,7 +17,7 @@ async fn asks(world: &ToolTestWorld, session: &str, host: &str, answers: usize) 
     world.call_in(session, "web_fetch", page, &answers, mode).await.asked.len()
 }
 
-// req: P1, P6
+// req: P1
 #[test]
 fn a_documentation_host_is_asked_about_once_in_a_session() {
     as_user("remembered_hosts::a_documentation_host_is_asked_about_once_in_a_session", async {
