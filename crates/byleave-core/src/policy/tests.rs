@@ -764,7 +764,7 @@ fn a_remembering_ask_stands_in_for_a_missing_rule() {
     let call = |name: &str| {
         TestCall::new(
             tool(PermissionClass::Webfetch, Some(false)),
-            vec![Effect::Reach { host: name.into(), port: 443 }],
+            &[Effect::Reach { host: name.into(), port: 443 }],
         )
     };
     call("docs.example").check(&policy(vec![docs.clone()]), Ask, &[AskCause::Rule]);
