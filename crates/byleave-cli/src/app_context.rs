@@ -137,6 +137,23 @@ pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Cons
     Ok(())
 }
 
+/// Frees space if too much is kept, while a long-lived process already serves.
+pub(crate) fn collect_garbage_in_background(options: &ResolvedOptions) {
+    let workplace = workplace(options, &options.cwd);
+    if !workplace.store_dir.is_dir() {
+        return;
+    }
+    let work = move || match workplace.open_store().and_then(|store| store.collect_garbage(SystemTime::now())) {
+        Ok(report) => {
+            for DroppedCopy { id, reason, .. } in report.dropped {
+                tracing::info!(call = %id, %reason, "a call can no longer be undone");
+            }
+        }
+        Err(fault) => tracing::warn!(%fault, "cannot free space in the store of before-images"),
+    };
+    drop(tokio::task::spawn_blocking(work));
+}
+
 /// Returns the state directory with links resolved, because effects name its files in that way.
 pub(crate) fn state_dir(options: &ResolvedOptions) -> Result<String> {
     let state = options.root_state_dir().canonicalize();

@@ -519,3 +519,22 @@ fn an_edit_that_can_no_longer_be_compared_lets_the_session_ask() {
     edits.is_asked("s", "Write", &input, CLAUDE);
     silent(&edits.turn_ends("t"));
 }
+
+// req: E6
+#[test]
+fn a_gate_for_hooks_drops_what_is_older_than_the_store_keeps() {
+    let edits = EditFixture::new(EVERYDAY);
+    edits.writes("s", "old.txt", "x");
+    edits.writes("s", "recent.txt", "x");
+    let calls = edits.stand.json(&["log", "--json", "--session", "claude-code:s"]);
+    let copies = edits.stand.desk.world.state().join("copies/copies");
+    let copy = |number: usize| copies.join(calls[number]["call"].as_str().unwrap());
+    let at = copy(1).join("done.json");
+    let mut done: Value = serde_json::from_slice(&fs::read(&at).unwrap()).unwrap();
+    let committed = done["at_time"]["secs_since_epoch"].as_u64().unwrap();
+    done["at_time"]["secs_since_epoch"] = (committed - 31 * 24 * 3600).into();
+    fs::write(&at, done.to_string()).unwrap();
+    let _served = edits.stand.serve();
+    super::until("the old before-image is dropped", || (!copy(1).exists()).then_some(()));
+    assert!(copy(0).exists());
+}
