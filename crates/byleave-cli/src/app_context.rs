@@ -143,7 +143,8 @@ pub(crate) fn collect_garbage_in_background(options: &ResolvedOptions) {
     if !workplace.store_dir.is_dir() {
         return;
     }
-    let work = move || match workplace.open_store().and_then(|store| store.collect_garbage(SystemTime::now())) {
+    let work = move || match workplace.open_store().and_then(|store| store.collect_garbage(SystemTime::now()))
+    {
         Ok(report) => {
             for DroppedCopy { id, reason, .. } in report.dropped {
                 tracing::info!(call = %id, %reason, "a call can no longer be undone");

@@ -13,8 +13,8 @@ use byleave_gate::core::effect::Plan;
 use byleave_gate::core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, GitStatus};
 use byleave_gate::core::id::{AgentId, SessionId};
 use byleave_gate::core::manifest::{Manifest, PermissionClass};
-use byleave_gate::core::pattern::Pattern;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
+use byleave_gate::core::pattern::Pattern;
 use byleave_gate::core::policy::{
     EffectStage, Layer, PathVariables, Policy, PolicyRequest, Rule, builtin_rules,
 };
@@ -110,7 +110,8 @@ impl PolicyFixture {
 
 /// A run that changed many files of a workspace.
 fn observed(workspace: &str) -> Rehearsal {
-    let node = |size| FileNode { kind: FileNodeKind::File { size, digest: None }, mode: 0o644, modified_ns: 1 };
+    let node =
+        |size| FileNode { kind: FileNodeKind::File { size, digest: None }, mode: 0o644, modified_ns: 1 };
     let change = |number: u32| FileChange {
         path: format!("{workspace}/src/module{}/file{number}.rs", number % 20),
         before: Some(node(100)),

@@ -56,7 +56,7 @@ pub(crate) fn build_rehearsal(
 }
 
 /// Returns the result of an edit on a copy, for which no program ran.
-pub(crate) const fn rehearsal_of_edit(
+pub(crate) fn rehearsal_of_edit(
     status: ExecutionStatus,
     output: Output,
     (changes, before_image_room): (FileChanges, BeforeImageRoom),

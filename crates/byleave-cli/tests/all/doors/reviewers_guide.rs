@@ -233,8 +233,8 @@ fn sql_and_fields_of_an_agent_with_a_hook_are_reviewed() {
     let ran = shell(&doors, "cat account.json");
     // A note before the result says what a reviewer changed.
     let printed = text(&ran.stdout);
-    let account: Value =
-        serde_json::from_str(printed.lines().last().unwrap_or_default()).unwrap_or_else(|_| panic!("{ran:?}"));
+    let account: Value = serde_json::from_str(printed.lines().last().unwrap_or_default())
+        .unwrap_or_else(|_| panic!("{ran:?}"));
     assert_eq!(account, json!({"user": "ann"}));
 }
 
