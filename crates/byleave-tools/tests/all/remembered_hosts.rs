@@ -11,7 +11,8 @@ const RULES: &str = "[[rule]]\nverdict = \"ask\"\nreach = [\"*.docs.invalid\"]\n
 
 /// Fetches a page, with a yes, and returns how often a person was asked. The hosts do not exist, so nothing is reached.
 async fn asks(world: &ToolTestWorld, session: &str, host: &str, answers: usize) -> usize {
-    let page = json!({ "url": format!("https://{host}/page") });
+    // A call that a person declined is not asked about again, so each page is another one.
+    let page = json!({ "url": format!("https://{host}/{}", uuid::Uuid::new_v4()) });
     let answers = vec![yes(); answers];
     let mode = Mode::ConfirmSensitive;
     world.call_in(session, "web_fetch", page, &answers, mode).await.asked.len()

@@ -9,16 +9,16 @@ use crate::attacks::as_user;
 use crate::world::{ToolTestWorld, yes};
 
 const UNDOABLE: &str = "[defaults]\nundoable = \"allow\"\n";
-const BY_RULE: &str = "[[rule]]\nverdict = \"allow\"\nrun = \"*\"\nwrite = \"**\"\ndelete = \"**\"\n";
+const BY_RULE: &str = "[[rule]]\nverdict = \"allow\"\nwrite = \"{workspace}/src/**\"\n";
 
-/// A workspace with three files of 400,000 bytes, and a store of a million.
+/// A workspace with three files of 400,000 bytes, which are not text, and a store of a million.
 fn world(rules: &str) -> ToolTestWorld {
     let world = ToolTestWorld::made(rules, GateSettings::default(), |mut workplace| {
         workplace.store_settings.quota_bytes = 1_000_000;
         workplace
     });
     for name in ["src/one", "src/two", "src/three"] {
-        world.write(name, &"x".repeat(400_000));
+        world.write(name, &"\0".repeat(400_000));
     }
     world
 }
@@ -68,7 +68,7 @@ fn a_rule_covers_work_in_a_full_store_but_never_more_than_the_store_holds() {
                 passed.text()
             );
         }
-        world.write("src/large", &"x".repeat(1_100_000));
+        world.write("src/large", &"\0".repeat(1_100_000));
         for mode in [Mode::ConfirmSensitive, Mode::Yolo] {
             let asked = world.call("bash", json!({"command": "echo 1 > src/large"}), &[], mode).await;
             assert_eq!(
