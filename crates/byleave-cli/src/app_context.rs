@@ -126,7 +126,8 @@ pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Cons
             &prose(&format!("call {id}, interrupted while its changes were committed, {what}")),
         );
     }
-    for DroppedCopy { id, reason: why, .. } in store.collect_garbage(SystemTime::now())?.dropped {
+    let now = SystemTime::now();
+    for DroppedCopy { id, reason: why, .. } in store.collect_garbage(now)?.dropped {
         screen.message_with_tone(
             Tone::Careful,
             "note:",
@@ -134,6 +135,24 @@ pub(crate) fn recover_and_gc_copies(options: &ResolvedOptions, screen: &mut Cons
         );
     }
     Ok(())
+}
+
+/// Frees space if too much is kept, while a long-lived process already serves.
+pub(crate) fn collect_garbage_in_background(options: &ResolvedOptions) {
+    let workplace = workplace(options, &options.cwd);
+    if !workplace.store_dir.is_dir() {
+        return;
+    }
+    let work = move || match workplace.open_store().and_then(|store| store.collect_garbage(SystemTime::now()))
+    {
+        Ok(report) => {
+            for DroppedCopy { id, reason, .. } in report.dropped {
+                tracing::info!(call = %id, %reason, "a call can no longer be undone");
+            }
+        }
+        Err(fault) => tracing::warn!(%fault, "cannot free space in the store of before-images"),
+    };
+    drop(tokio::task::spawn_blocking(work));
 }
 
 /// Returns the state directory with links resolved, because effects name its files in that way.

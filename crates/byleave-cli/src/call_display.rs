@@ -177,6 +177,26 @@ pub(crate) fn print_tightened(screen: &mut Console, chosen: &Config) {
     }
 }
 
+/// Formats a size with a unit.
+pub(crate) fn format_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    // Tenths of the unit, so that no floating-point number is needed.
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1024, 0);
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    if tenths >= 100 {
+        format!("{} {name}", tenths / 10)
+    } else {
+        format!("{}.{} {name}", tenths / 10, tenths % 10)
+    }
+}
+
 /// Formats a number with its noun.
 pub(crate) fn format_count(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }

@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod exec;
 mod explain;
+mod gc;
 mod halt;
 mod hook;
 mod inbox;
@@ -42,6 +43,7 @@ use self::completions::CompletionsArgs;
 use self::config::ConfigCommand;
 use self::exec::HookTicketArgs;
 use self::explain::ExplainArgs;
+use self::gc::GcArgs;
 use self::halt::HaltArgs;
 use self::hook::HookCommand;
 use self::inbox::InboxCommand;
@@ -215,6 +217,11 @@ pub(crate) enum CliCommand {
     /// command, or 125 if the command was not run.
     #[command(hide = true)]
     Exec(HookTicketArgs),
+    /// Drop old before-images, and show the space that they take
+    ///
+    /// Before-images are kept for 30 days, and at least for 7 days. Until then `byleave undo` can restore them.
+    #[command(hide = true)]
+    Gc(GcArgs),
     /// Generate shell completions
     ///
     /// bash: `byleave completions bash > ~/.local/share/bash-completion/completions/byleave`;
@@ -274,6 +281,7 @@ pub(crate) async fn run(
         CliCommand::Acp(typed) => acp::run(typed, options).await,
         CliCommand::Hook { command } => hook::run(command, options, screen).await,
         CliCommand::Exec(typed) => exec::run(&typed, options, screen).await,
+        CliCommand::Gc(typed) => gc::run(&typed, options, screen),
         CliCommand::Completions(typed) => Ok(completions::run(&typed, screen)),
         CliCommand::Man(typed) => man::run(&typed, screen),
     }

@@ -43,7 +43,7 @@ pub struct ExpectedContent<'a> {
     pub path: &'a str,
     /// The content that the edit was computed from. `None` if there is no file.
     pub before: Option<&'a [u8]>,
-    /// The accepted contents. A program may keep the line endings of a file, so there can be several.
+    /// The accepted contents. A program may keep the line endings of a file, so there can be several. Without any, it deletes the file.
     pub accepted: &'a [Vec<u8>],
 }
 
@@ -63,7 +63,7 @@ struct ExpectedFile {
     root: usize,
     inside: String,
     before: Option<Digest>,
-    /// Sizes and digests.
+    /// Sizes and digests. None if the program deletes the file.
     accepted: Vec<(u64, Digest)>,
 }
 
@@ -195,6 +195,8 @@ struct MadeEdit {
     changes: FileChanges,
     /// The paths that are not as expected.
     different: Vec<String>,
+    /// The paths that are as before, although a change was expected.
+    unmade: Vec<String>,
     /// Whether an edit that changes nothing was expected.
     expects_nothing: bool,
 }
@@ -272,6 +274,7 @@ impl CopyStore {
                 steps: Vec::new(),
                 changes: FileChanges::default(),
                 different: Vec::new(),
+                unmade: Vec::new(),
                 expects_nothing: expected.iter().all(ExpectedFile::is_unchanged),
             },
             listing,
@@ -286,6 +289,10 @@ impl CopyStore {
             comparison.compare_file(kept, expected, number)?;
         }
         let mut made = comparison.made;
+        // A part of the edit is something else than the edit.
+        if !made.changes.is_empty() {
+            made.different.append(&mut made.unmade);
+        }
         made.changes.list.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(made)
     }
@@ -338,11 +345,13 @@ impl Comparison {
             None => (None, None),
         };
         let Some(now) = now else {
-            // A directory without the file that it was made for is half an edit.
-            if old.is_some() || !self.made.steps.is_empty() {
+            let Some(old) = old else {
+                self.made.unmade.push(path);
+                return Ok(());
+            };
+            if !expected.accepted.is_empty() {
                 self.made.different.push(path);
             }
-            let Some(old) = old else { return Ok(()) };
             return self.add((root, inside), (before, None), StepAction::Remove { old, keep }, &image);
         };
         let mut after = self.node(root, inside, &now)?;
@@ -360,6 +369,9 @@ impl Comparison {
         }
         let is_same = |before: &FileNode| before.kind == after.kind && before.mode == after.mode;
         if before.as_ref().is_some_and(is_same) {
+            if !expected.is_unchanged() {
+                self.made.unmade.push(path);
+            }
             return Ok(());
         }
         let is_expected = match &after.kind {

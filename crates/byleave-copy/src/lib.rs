@@ -67,7 +67,7 @@ pub use commit::CommitReport;
 pub use copy::{NewScratchDir, WorkspaceCopy};
 pub use error::{Conflict, ConflictTexts, Error};
 pub use external_edit::{ExpectedContent, ExternalEditState};
-pub use gc::{DroppedCopy, GcReport};
+pub use gc::{DroppedCopy, GcReport, GcRequest, StoreUsage};
 pub use layers::{CopiedDir, CopyMethod, MountSource};
 pub use recover::{RecoveryOutcome, RecoveryReport};
 pub use store::{CopySettings, CopyState, CopyStore};

@@ -8,6 +8,7 @@
 //! copies/ID/changes.json   what a commit changes, with the states before and after
 //! copies/ID/journal.json   a commit began       copies/ID/done.json  … and ended
 //! copies/ID/before/N       what was there before
+//! copies/ID/size.json      the bytes of a commit, once they were counted
 //! copies/ID/kept.json      another program makes the edit, and the before-images are complete
 //! copies/ID/undone.json    the commit that undid this one
 //! dropped/ID.json          what was forgotten, and why
@@ -40,6 +41,8 @@ pub struct CopySettings {
     pub quota_bytes: u64,
     /// The time for which before-images are kept.
     pub retention: Duration,
+    /// The time for which before-images are kept even if the store is larger than its maximum.
+    pub min_retention: Duration,
     /// The time for which a copy is kept that was neither committed nor discarded.
     pub open_copy_retention: Duration,
     /// The maximum size of a tree that is copied as a whole.
@@ -54,6 +57,7 @@ impl Default for CopySettings {
         Self {
             quota_bytes: 10 << 30,
             retention: 30 * DAY,
+            min_retention: 7 * DAY,
             open_copy_retention: DAY,
             max_tree_bytes: 512 << 20,
             scratch: ScratchName::defaults(),

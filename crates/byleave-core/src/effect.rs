@@ -141,11 +141,24 @@ impl fmt::Display for Effect {
             Self::Read { path } => write!(f, "read {path}"),
             Self::Write { path } => write!(f, "write {path}"),
             Self::Delete { path } => write!(f, "delete {path}"),
-            Self::Reach { host, port } => write!(f, "reach {host}:{port}"),
-            Self::Send { host, port } => write!(f, "send to {host}:{port}"),
+            Self::Reach { host, port } => write!(f, "reach {}", Target(host, *port)),
+            Self::Send { host, port } => write!(f, "send to {}", Target(host, *port)),
             Self::Invoke { tool } => write!(f, "invoke {tool}"),
             Self::Unconfined { guarantee } => write!(f, "leave the sandbox: {guarantee}"),
             Self::Unknown { reason: why } => write!(f, "unknown: {why}"),
+        }
+    }
+}
+
+/// A host and a port, for people. Either may be unknown.
+struct Target<'a>(&'a str, u16);
+
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(UNKNOWN_HOST, _) => f.write_str("a host that is not known"),
+            Self(host, 0) => f.write_str(host),
+            Self(host, port) => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -221,6 +234,10 @@ pub struct Plan {
     /// The effects cannot be undone.
     #[serde(default)]
     pub irreversible: bool,
+    /// Every host that the call needs is among the effects, so that a sandbox gives it no other network. False if nobody knows what its
+    /// programs do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names_all_hosts: bool,
     /// The dangers of the call, whatever its effects are permitted to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dangers: Vec<Danger>,
@@ -390,6 +407,16 @@ mod tests {
     }
     fn write(path: &str) -> Effect {
         Effect::Write { path: path.into() }
+    }
+
+    #[test]
+    fn an_unknown_host_or_port_is_not_shown_as_a_number() {
+        let send = |host: &str, port| Effect::Send { host: host.into(), port }.to_string();
+        assert_eq!(Effect::send_to_unknown_host().to_string(), "send to a host that is not known");
+        assert_eq!(
+            [send("h.example", 0), send("h.example", 443)],
+            ["send to h.example", "send to h.example:443"]
+        );
     }
 
     #[test]

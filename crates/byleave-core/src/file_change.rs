@@ -256,6 +256,17 @@ impl FileChanges {
         Digest::compute_parts("byleave.changes", &[&serde_json::to_vec(&plain).unwrap_or_default()])
     }
 
+    /// Returns the size of the before-images: the files as they were, and a block for each path.
+    pub fn before_image_bytes(&self) -> u64 {
+        const BLOCK: u64 = 4096;
+        let kept = self.list.iter().filter_map(|change| change.before.as_ref());
+        kept.map(|node| match node.kind {
+            FileNodeKind::File { size, .. } => size.saturating_add(BLOCK),
+            FileNodeKind::Directory | FileNodeKind::Link { .. } | FileNodeKind::Special { .. } => BLOCK,
+        })
+        .fold(0, u64::saturating_add)
+    }
+
     /// Returns the changes as effects, in their order.
     pub fn to_effects(&self) -> Vec<Effect> {
         self.list.iter().map(FileChange::to_effect).collect()

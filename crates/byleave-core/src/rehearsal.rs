@@ -50,6 +50,9 @@ pub struct Rehearsal {
     /// The `.git` directories that it made, and in which nothing is set that git would run. Of each, only `HEAD` counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_repositories: Vec<String>,
+    /// Whether the store has room for the before-images of the changed files.
+    #[serde(default, skip_serializing_if = "BeforeImageRoom::is_available")]
+    pub before_image_room: BeforeImageRoom,
     /// The limits of the confinement that were weaker than a rehearsal requires to spare the question, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_guarantees: Vec<String>,
@@ -57,6 +60,37 @@ pub struct Rehearsal {
     pub status: ExecutionStatus,
     /// The output. It is released when the rehearsal is committed, and not before.
     pub output: Output,
+}
+
+/// Whether the store has room for the before-images of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BeforeImageRoom {
+    /// They fit beside those that must be kept.
+    #[default]
+    Available,
+    /// They fit only in place of others that are so young that they must be kept.
+    Displaces,
+    /// They are larger than the store.
+    Exceeds,
+}
+
+impl BeforeImageRoom {
+    /// Checks whether they fit.
+    pub const fn is_available(&self) -> bool {
+        matches!(self, Self::Available)
+    }
+
+    /// Returns what a person must know, if they do not fit.
+    pub const fn warning(self) -> Option<&'static str> {
+        match self {
+            Self::Available => None,
+            Self::Displaces => Some("the store of before-images is full; `byleave gc` frees space"),
+            Self::Exceeds => {
+                Some("the earlier contents of the changed files are larger than the store of before-images")
+            }
+        }
+    }
 }
 
 /// One network access that a rehearsal wanted.
@@ -139,6 +173,10 @@ impl Rehearsal {
         effects.extend(self.changes.list.iter().filter_map(FileChange::special_reason).map(unknown));
         let by_git = |path: &String| format!("git would run commands from `{}`", path.escape_debug());
         effects.extend(self.run_by_git.iter().map(by_git).map(unknown));
+        // A store that is merely full keeps more than its limit. A run that is larger than the whole store is for a person to see.
+        if self.before_image_room == BeforeImageRoom::Exceeds {
+            effects.extend(self.before_image_room.warning().map(str::to_owned).map(unknown));
+        }
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
         );
@@ -158,6 +196,7 @@ impl Rehearsal {
         let all = || self.changes.list.iter().filter(counted);
         self.leftover_processes == 0
             && self.reached_hosts.is_empty()
+            && self.before_image_room.is_available()
             && self.changes.list.iter().all(|change| change.is_plain(workspace))
             && all().filter(deleted).count() <= UNDOABLE_DELETIONS_MAX
             && all().count() <= UNDOABLE_CHANGES_MAX
@@ -301,6 +340,7 @@ mod tests {
             reached_hosts: Vec::new(),
             run_by_git: Vec::new(),
             new_repositories: Vec::new(),
+            before_image_room: BeforeImageRoom::Available,
             missing_guarantees: Vec::new(),
             status: ExecutionStatus::Failed,
             output: Output::text("no"),

@@ -10,10 +10,15 @@ use std::time::{Duration, Instant};
 
 use byleave_gate::core::decision::Verdict;
 use byleave_gate::core::effect::Plan;
+use byleave_gate::core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, GitStatus};
 use byleave_gate::core::id::{AgentId, SessionId};
 use byleave_gate::core::manifest::{Manifest, PermissionClass};
+use byleave_gate::core::outcome::{ExecutionStatus, Output};
 use byleave_gate::core::pattern::Pattern;
-use byleave_gate::core::policy::{Layer, PathVariables, Policy, PolicyRequest, Rule, builtin_rules};
+use byleave_gate::core::policy::{
+    EffectStage, Layer, PathVariables, Policy, PolicyRequest, Rule, builtin_rules,
+};
+use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::plan;
 use byleave_gate::tool::ToolContext;
 use serde_json::{Value, json};
@@ -25,6 +30,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const EVERYDAY_BAR: Duration = Duration::from_micros(100);
 const HOSTILE_BAR: Duration = Duration::from_millis(50);
 const RULES_BAR: f64 = 2.0;
+const CHANGE_BAR: Duration = Duration::from_micros(20);
+/// The number of changes of an observed run.
+const CHANGES: u32 = 500;
 
 /// The commands of a file of the corpus, each once.
 fn commands(name: &str) -> Vec<String> {
@@ -77,6 +85,14 @@ impl PolicyFixture {
             .verdict
     }
 
+    /// Judges what a run changed: the effects, whether they are undoable work, and the policy on each.
+    fn judge_observed(&self, policy: &Policy, workspace: &str, seen: &Rehearsal) -> Verdict {
+        let plan = seen.observed_plan();
+        let stage = EffectStage::Observed { undoable: seen.is_undoable_work(workspace) };
+        let request = PolicyRequest::new(&self.manifest, &plan, &self.site.session, &self.site.agent);
+        policy.evaluate(&PolicyRequest { stage, ..request }).verdict
+    }
+
     /// The time to plan and evaluate each command: the median of some rounds.
     fn times(&self, policy: &Policy, commands: &[String], rounds: usize) -> Vec<(Duration, String)> {
         let time = |command: &String| {
@@ -89,6 +105,32 @@ impl PolicyFixture {
         let mut times: Vec<_> = commands.iter().map(time).collect();
         times.sort();
         times
+    }
+}
+
+/// A run that changed many files of a workspace.
+fn observed(workspace: &str) -> Rehearsal {
+    let node =
+        |size| FileNode { kind: FileNodeKind::File { size, digest: None }, mode: 0o644, modified_ns: 1 };
+    let change = |number: u32| FileChange {
+        path: format!("{workspace}/src/module{}/file{number}.rs", number % 20),
+        before: Some(node(100)),
+        after: Some(node(101)),
+        git_status: GitStatus::Tracked,
+        diff: None,
+    };
+    Rehearsal {
+        changes: FileChanges { list: (0..CHANGES).map(change).collect(), ..FileChanges::default() },
+        scratch_files: 0,
+        blocked_hosts: Vec::new(),
+        leftover_processes: 0,
+        reached_hosts: Vec::new(),
+        run_by_git: Vec::new(),
+        new_repositories: Vec::new(),
+        before_image_room: BeforeImageRoom::Available,
+        missing_guarantees: Vec::new(),
+        status: ExecutionStatus::Succeeded,
+        output: Output::default(),
     }
 }
 
@@ -109,6 +151,7 @@ struct TimingRow {
 
 fn row(what: String, took: Duration, bar: Duration) -> TimingRow {
     let said = |time: Duration| match time.as_secs_f64() {
+        seconds if seconds < 1e-5 => format!("{:.1} µs", seconds * 1e6),
         seconds if seconds < 1e-3 => format!("{:.0} µs", seconds * 1e6),
         seconds => format!("{:.1} ms", seconds * 1e3),
     };
@@ -156,6 +199,16 @@ fn main() {
     let ratio = thousands.as_secs_f64() / ten.as_secs_f64();
     let each = |time: Duration| time.as_secs_f64() * 1e6 / plans.len() as f64;
 
+    let seen = observed(workspace);
+    let undoable = Rule::for_undoable_work(Layer::User, Verdict::Allow);
+    let places =
+        PathVariables { workspace: Some(workspace), home: Some("/home/u"), ..PathVariables::default() };
+    let rules: Vec<Rule> = builtin_rules(&places).unwrap().into_iter().chain([undoable]).collect();
+    let passing = Policy::new(rules).unwrap().with_workspace(Some(workspace));
+    assert_eq!(bench.judge_observed(&passing, workspace, &seen), Verdict::Allow);
+    let turns = (0..rounds).map(|_| timed(|| bench.judge_observed(&passing, workspace, &seen)));
+    let change = turns.min().unwrap() / CHANGES;
+
     let shown: String = which.chars().take(40).collect();
     let rows = [
         row(
@@ -168,6 +221,7 @@ fn main() {
             slowest,
             HOSTILE_BAR,
         ),
+        row(format!("judging what was observed, for each of {CHANGES} changes"), change, CHANGE_BAR),
         TimingRow {
             what: "judging alone with 2,000 rules, against 10".into(),
             took: format!("{ratio:.2} times ({:.1} µs against {:.1} µs)", each(thousands), each(ten)),

@@ -271,8 +271,9 @@ impl Gate {
             let declined =
                 questions::decline_entry(&self.inner, &mut desk, &asked, &given.reply, &given.approver.name)
                     .await;
-            let events =
-                questions::answer_events(&mut desk, &asked, given.reply.clone(), given.approver.clone())?;
+            let remembered = questions::remembered_hosts(&self.inner, &mut desk, &asked, &given.reply).await;
+            let reply = (given.reply.clone(), remembered);
+            let events = questions::answer_events(&mut desk, &asked, reply, given.approver.clone())?;
             for event in events {
                 desk.append_event(self.inner.now(), event)?;
             }

@@ -191,6 +191,9 @@ pub fn command_trees(manifest: &Manifest, arguments: &Value, site: &ToolContext)
 /// Adds the effects and dangers of a shell command. Returns the files whose content determines what it does.
 pub fn add_command(plan: &mut Plan, text: &str, scene: &dyn ShellEnv) -> Vec<String> {
     let account = byleave_shell::analyze(text, scene);
+    let is_other_command = |effect: &Effect| matches!(effect, Effect::Run { .. } | Effect::Unknown { .. });
+    let is_first = !plan.effects.iter().any(is_other_command);
+    plan.names_all_hosts = !account.may_reach_others && (is_first || plan.names_all_hosts);
     plan.add_predicted(account.effects, &account.tentative_effects);
     plan.partial_effects.extend(account.partial_effects);
     plan.contained_effects.extend(account.contained_effects);
@@ -311,6 +314,35 @@ mod tests {
         let bash = planned(PermissionClass::Bash, &json!({"command": "cat b && $x"}), &cwd).unwrap();
         assert!(bash.contains(&"read /b".to_owned()), "{bash:?}");
         assert!(bash.iter().any(|effect| effect.starts_with("unknown")), "{bash:?}");
+    }
+
+    // req: E4, P1
+    #[test]
+    fn a_plan_names_all_hosts_only_if_every_program_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let cwd = folder.path().canonicalize().unwrap();
+        for (command, names_all) in [
+            ("ls -l", true),
+            ("sed -i s/a/b/ f | sort > g", true),
+            ("git commit -m x", true),
+            ("find . -name x -exec rm {} +", true),
+            ("if true; then echo x; fi", true),
+            ("cargo build", false),
+            ("python3 x.py", false),
+            ("kubectl get pods", false),
+            ("./x.sh", false),
+            ("nosuchprogram", false),
+            ("ls; nosuchprogram", false),
+            ("nosuchprogram; ls", false),
+            ("find . -exec nosuchprogram {} +", false),
+            ("bash -c 'ls; nosuchprogram'", false),
+        ] {
+            let mut manifest = Manifest::new("t", "", json!({}));
+            manifest.permission_class = PermissionClass::Bash;
+            manifest.roles.insert("/command".into(), ArgumentRole::Command);
+            let plan = plan_by_class(&manifest, &json!({ "command": command }), &site(&cwd)).unwrap();
+            assert_eq!(plan.names_all_hosts, names_all, "{command}");
+        }
     }
 
     #[test]

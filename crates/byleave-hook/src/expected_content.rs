@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::agent_kind::AgentKind;
+use crate::expected_notebook::edited_notebook;
 
 /// The number of accepted contents. More of them would mean that the result is a guess.
 const ACCEPTED_MAX: usize = 8;
@@ -76,6 +77,13 @@ pub fn expected_content(
             },
             _ => ExpectedContent::Unknown("the result of this command of the editor is not known"),
         },
+        "NotebookEdit" if agent == AgentKind::ClaudeCode => {
+            match before.map(|notebook| edited_notebook(input, notebook)) {
+                Some(Ok(results)) => ExpectedContent::OneOf(with_line_endings(&results, before)),
+                Some(Err(why)) => ExpectedContent::Unknown(why),
+                None => ExpectedContent::Unknown("the notebook does not exist"),
+            }
+        }
         _ => ExpectedContent::Unknown("the result of this tool is not known"),
     }
 }

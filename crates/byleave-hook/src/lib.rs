@@ -12,6 +12,7 @@
 //! - `response`: Formats the answer exactly as each agent reads it.
 //! - `agent_tools`: The effects of the agents' built-in tools.
 //! - `expected_content`: The content that an agent's file tool should leave.
+//! - `expected_notebook`, `expected_patch`: The same for notebooks and patches.
 //! - `exec_command`: The command line that replaces a shell call (`byleave exec CALL`).
 //! - `ipc`: One line of JSON to the gate, and one back.
 
@@ -21,6 +22,8 @@ mod agent_kind;
 mod agent_tools;
 mod exec_command;
 mod expected_content;
+mod expected_notebook;
+mod expected_patch;
 mod ipc;
 mod request;
 mod response;
@@ -32,6 +35,7 @@ pub use agent_tools::{
 };
 pub use exec_command::{exec_command_line, parse_exec_call, shell_word};
 pub use expected_content::{ExpectedContent, expected_content};
+pub use expected_patch::{PatchedFile, parse_patch};
 pub use ipc::{GateReply, GateRequest, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME};
 pub use request::{HookEvent, HookParseError, HookRequest, parse_request};
 pub use response::{HookDecision, HookOutput, format_response};

@@ -108,6 +108,8 @@ pub fn build_confinement(
     cover_the_rest(Path::new("/"), place, &mut files);
     let unconfined = std::mem::take(&mut granted.unconfined);
     let reaches = granted.reaches;
+    let is_unknown = |effect: &Effect| matches!(effect, Effect::Unknown { .. });
+    let may_reach_others = !plan.names_all_hosts || plan.effects.iter().any(is_unknown);
     let mut marks = RulePathPolicy::new(Arc::clone(policy), granted, &place.workspace);
     if place.on_copy {
         marks = marks.for_copy();
@@ -126,7 +128,9 @@ pub fn build_confinement(
     let network = match () {
         () if place.is_rehearsal => Network::Proxied,
         () if waived.contains(&Guarantee::NetworkConfined) => Network::Host,
-        () if reaches || CallHostPolicy::has_reach_rule(policy) => Network::Proxied,
+        () if reaches => Network::Proxied,
+        // A rule that allows a host is for programs that may need it.
+        () if may_reach_others && CallHostPolicy::has_reach_rule(policy) => Network::Proxied,
         () => Network::Off,
     };
     let environment = system_paths::environment(place.environment.clone());

@@ -51,6 +51,8 @@ pub struct CommandEffects {
     pub runs_project_code: bool,
     /// Whether it gives later commands a variable whose value is not known.
     pub exports_unknown_text: bool,
+    /// Whether it may reach hosts that are not among its effects, because nobody knows what its program does.
+    pub may_reach_others: bool,
     /// The one-line description in its manual, if there is a manual.
     pub manual_summary: Option<&'static str>,
 }

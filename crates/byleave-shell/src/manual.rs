@@ -30,6 +30,8 @@ pub(crate) struct Manual {
     pub(crate) local: bool,
     /// Whether it runs code of the project: the file of the manual says so.
     pub(crate) runs_project_code: bool,
+    /// Whether it may reach hosts that no word names: the file of the manual says so.
+    pub(crate) may_reach_others: bool,
     /// Whether it changes a named directory itself. Its changes below are named, or affect all of it.
     pub(crate) changes_itself: bool,
     /// Whether it runs its command in other directories, such as those of all packages.
@@ -133,6 +135,7 @@ static MANUAL_INDEX: LazyLock<ManualIndex> = LazyLock::new(|| {
             match raw.build() {
                 Ok(mut manual) => {
                     manual.runs_project_code = embedded::PROJECT_CODE.contains(file);
+                    manual.may_reach_others = manual.runs_project_code || embedded::CLIENTS.contains(file);
                     let at = shelf.manuals.len();
                     for name in &manual.names {
                         if shelf.index.insert(name.clone(), at).is_some() {
@@ -235,6 +238,7 @@ impl RawManual {
             free: self.free,
             local: self.local,
             runs_project_code: false,
+            may_reach_others: false,
             changes_itself: self.itself,
             runs_elsewhere: self.elsewhere,
             operands,

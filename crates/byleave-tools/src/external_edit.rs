@@ -7,7 +7,7 @@ use byleave_copy::{CopyMethod, CopySettings, CopyState, CopyStore, Error, Expect
 use byleave_gate::core::effect::Effect;
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::tool::{RehearseError, RunContext};
 
 use crate::copy_commit::{discard_copy, undo_data};
@@ -17,35 +17,51 @@ use crate::run_by_git::run_by_git;
 
 pub use crate::copy_commit::{drop_copy, has_copy};
 
-/// An edit of one file that an agent makes itself.
+/// An edit of one file that an agent makes itself. One call may make several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalEdit {
     /// The evaluated path.
     pub path: String,
     /// The content that the edit was computed from. `None` if there is no file.
     pub before: Option<Vec<u8>>,
-    /// The contents that the agent may leave. The first one is shown.
+    /// The contents that the agent may leave. The first one is shown. Without any, it deletes the file.
     pub accepted: Vec<Vec<u8>>,
 }
 
-/// Puts the expected content on a copy. The output is that of the call.
+impl ExternalEdit {
+    /// Checks whether the edit deletes the file.
+    pub fn is_deletion(&self) -> bool {
+        self.accepted.is_empty()
+    }
+
+    /// Checks whether this effect is the one of the edit.
+    pub fn is_effect(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Write { path } => !self.is_deletion() && *path == self.path,
+            Effect::Delete { path } => self.is_deletion() && *path == self.path,
+            _ => false,
+        }
+    }
+}
+
+/// Puts the expected contents on a copy. The output is that of the call.
 pub fn put_on_copy(
     workplace: &ExecutionEnv,
-    edit: &ExternalEdit,
+    edits: &[ExternalEdit],
     output: Output,
     run: &RunContext,
 ) -> Result<Rehearsal, RehearseError> {
-    let granted = |effect: &Effect| matches!(effect, Effect::Write { path } if *path == edit.path);
-    if !run.plan.effects.iter().any(granted) {
+    let is_granted = |edit: &&ExternalEdit| run.plan.effects.iter().any(|effect| edit.is_effect(effect));
+    if let Some(edit) = edits.iter().find(|edit| !is_granted(edit)) {
         return Err(unable(&format!("`{}` was not granted", edit.path.escape_debug())));
     }
     let (_, workspace) = workplace.resolve_directories(run).map_err(|why| unable(&why))?;
     let copy = open_store(workplace)
         .and_then(|store| store.create_copy(run.call.uuid(), &[workspace], CopyMethod::Overlay))
         .map_err(failed)?;
-    match fill(&copy, edit) {
-        Ok((changes, run_by_git)) => {
-            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changes, run_by_git))
+    match fill(&copy, edits) {
+        Ok((changed, run_by_git)) => {
+            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, run_by_git))
         }
         Err(fault) => {
             discard_copy(copy);
@@ -54,16 +70,30 @@ pub fn put_on_copy(
     }
 }
 
-fn fill(copy: &WorkspaceCopy, edit: &ExternalEdit) -> Result<(FileChanges, Vec<String>), Error> {
-    let content = edit.accepted.first().map(Vec::as_slice).unwrap_or_default();
-    copy.write_file(Path::new(&edit.path), content, None)?;
+/// The changes of an edit, whether their before-images fit, and the paths from which git would run commands.
+type FilledCopy = ((FileChanges, BeforeImageRoom), Vec<String>);
+
+fn fill(copy: &WorkspaceCopy, edits: &[ExternalEdit]) -> Result<FilledCopy, Error> {
+    for edit in edits {
+        match edit.accepted.first() {
+            Some(content) => copy.write_file(Path::new(&edit.path), content, None)?,
+            None => copy.remove_file(Path::new(&edit.path))?,
+        }
+    }
     let mut changes = copy.changes()?;
     let by_git = run_by_git(copy, &changes)?;
+    let room = copy.before_image_room(&changes)?;
     copy.fill_diffs(&mut changes)?;
-    let expected =
-        ExpectedContent { path: &edit.path, before: edit.before.as_deref(), accepted: &edit.accepted };
-    copy.expect_external_edit(&[expected])?;
-    Ok((changes, by_git))
+    let expected: Vec<ExpectedContent<'_>> = edits
+        .iter()
+        .map(|edit| ExpectedContent {
+            path: &edit.path,
+            before: edit.before.as_deref(),
+            accepted: &edit.accepted,
+        })
+        .collect();
+    copy.expect_external_edit(&expected)?;
+    Ok(((changes, room), by_git))
 }
 
 /// Keeps the before-images, so that the agent may make the edit.

@@ -12,7 +12,7 @@ use byleave_gate::core::file_change::{FileChange, FileChanges, FileNodeKind};
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::manifest::Manifest;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -72,8 +72,8 @@ impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
     ) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         Box::pin(rehearse_blocking(move || {
-            edit_on_copy(&workplace, reviser, arguments, &run).map(|(output, changes, by_git)| {
-                rehearsal_of_edit(ExecutionStatus::Succeeded, output, changes, by_git)
+            edit_on_copy(&workplace, reviser, arguments, &run).map(|(output, changed, by_git)| {
+                rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, by_git)
             })
         }))
     }
@@ -125,7 +125,7 @@ fn rehearsed<T: DeserializeOwned>(
     run: &RunContext,
     manifest: &Manifest,
 ) -> Result<Rehearsal, RehearseError> {
-    let (status, (output, changes, by_git)) = match edit_on_copy(workplace, reviser, arguments, run) {
+    let (status, (output, changed, by_git)) = match edit_on_copy(workplace, reviser, arguments, run) {
         Ok(done) => (ExecutionStatus::Succeeded, done),
         Err(RehearseError::RunningElsewhere) => return Err(RehearseError::RunningElsewhere),
         // The error reveals file content, which the agent must not see before a person has answered.
@@ -134,14 +134,18 @@ fn rehearsed<T: DeserializeOwned>(
         }
         // The failure is the result of the rehearsal, so no question is needed.
         Err(RehearseError::Unavailable(why)) => {
-            (ExecutionStatus::Failed, (Output::failure(why), FileChanges::default(), Vec::new()))
+            (ExecutionStatus::Failed, (Output::failure(why), UNCHANGED, Vec::new()))
         }
     };
-    Ok(rehearsal_of_edit(status, output, changes, by_git))
+    Ok(rehearsal_of_edit(status, output, changed, by_git))
 }
 
-/// The output of an edit on a copy, its changes, and the paths from which git would run commands.
-type EditOnCopy = (Output, FileChanges, Vec<String>);
+/// The output of an edit on a copy, its changes and whether their before-images fit, and the paths from which git would run commands.
+type EditOnCopy = (Output, (FileChanges, BeforeImageRoom), Vec<String>);
+
+/// An edit that changes nothing.
+const UNCHANGED: (FileChanges, BeforeImageRoom) =
+    (FileChanges { list: Vec::new(), renames: Vec::new(), caveats: Vec::new() }, BeforeImageRoom::Available);
 
 /// Puts the planned edit on a copy.
 fn edit_on_copy<T: DeserializeOwned>(
@@ -152,11 +156,13 @@ fn edit_on_copy<T: DeserializeOwned>(
 ) -> Result<EditOnCopy, RehearseError> {
     let revision = revised(workplace, reviser, arguments, run).map_err(RehearseError::Unavailable)?;
     if revision.files.is_empty() {
-        return Ok((revision.output, FileChanges::default(), Vec::new()));
+        return Ok((revision.output, UNCHANGED, Vec::new()));
     }
     let (copy, changes) = on_a_copy(workplace, &revision, run)?;
-    match run_by_git(&copy, &changes) {
-        Ok(by_git) => Ok((revision.output, shown(&copy, changes), by_git)),
+    let looked =
+        run_by_git(&copy, &changes).and_then(|by_git| Ok((by_git, copy.before_image_room(&changes)?)));
+    match looked {
+        Ok((by_git, room)) => Ok((revision.output, (shown(&copy, changes), room), by_git)),
         Err(fault) => {
             discard_copy(copy);
             Err(RehearseError::Unavailable(format!("nothing was changed: {fault}")))

@@ -9,24 +9,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use byleave_copy::{Error, WorkspaceCopy};
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::{BlockedHost, Rehearsal};
+use byleave_gate::core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
 use byleave_sandbox::confinement::{Confinement, CopySource};
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
 use byleave_sandbox::net::decision_log::HostAccessRecord;
 use byleave_sandbox::protected_paths::find_protected_paths;
 
-/// Returns the changes on a copy, and the number of scratch files, which are not among them.
-pub(crate) fn list_changes(copy: &WorkspaceCopy) -> Result<(FileChanges, u64), Error> {
+/// Returns the changes on a copy, the number of scratch files, which are not among them, and whether the before-images fit.
+pub(crate) fn list_changes(copy: &WorkspaceCopy) -> Result<(FileChanges, u64, BeforeImageRoom), Error> {
     let changes = copy.changes()?;
     let scratch = copy.scratch_files()?;
-    Ok((changes, scratch))
+    let room = copy.before_image_room(&changes)?;
+    Ok((changes, scratch, room))
 }
 
 /// Assembles the result of a rehearsal.
 pub(crate) fn build_rehearsal(
     outcome: &CommandOutcome,
     output: Output,
-    (changes, scratch): (FileChanges, u64),
+    (changes, scratch, before_image_room): (FileChanges, u64, BeforeImageRoom),
     mut weaker: Vec<String>,
 ) -> Rehearsal {
     if outcome.unrouted_count.is_none() {
@@ -47,6 +48,7 @@ pub(crate) fn build_rehearsal(
         run_by_git: Vec::new(),
         new_repositories: Vec::new(),
         scratch_files: scratch,
+        before_image_room,
         missing_guarantees: weaker,
         status,
         output,
@@ -54,10 +56,10 @@ pub(crate) fn build_rehearsal(
 }
 
 /// Returns the result of an edit on a copy, for which no program ran.
-pub(crate) const fn rehearsal_of_edit(
+pub(crate) fn rehearsal_of_edit(
     status: ExecutionStatus,
     output: Output,
-    changes: FileChanges,
+    (changes, before_image_room): (FileChanges, BeforeImageRoom),
     run_by_git: Vec<String>,
 ) -> Rehearsal {
     Rehearsal {
@@ -68,6 +70,7 @@ pub(crate) const fn rehearsal_of_edit(
         reached_hosts: Vec::new(),
         run_by_git,
         new_repositories: Vec::new(),
+        before_image_room,
         missing_guarantees: Vec::new(),
         status,
         output,

@@ -1,7 +1,7 @@
 //! `byleave policy`: shows the rules in force, and checks rule files.
 
 pub(super) mod approvals;
-mod profile;
+pub(super) mod profile;
 mod recorded_calls;
 mod replay;
 mod suggest;
@@ -134,6 +134,9 @@ fn row(rule: &Rule) -> Vec<String> {
     if rule.checkpoint {
         verdict.push_str(", checkpoint");
     }
+    if rule.remember {
+        verdict.push_str(", remembered");
+    }
     if rule.challenge {
         verdict.push_str(", challenge");
     }
@@ -160,6 +163,7 @@ fn rule_json(rule: &Rule) -> Value {
         "firm": rule.firm,
         "dangerous": rule.dangerous,
         "checkpoint": rule.checkpoint,
+        "remember": rule.remember,
         "challenge": rule.challenge,
         "guarantees": rule.guarantees,
         "reason": rule.reason,

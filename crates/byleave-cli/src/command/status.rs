@@ -1,6 +1,9 @@
 //! `byleave` without a command: the open questions, the agents that are set up, the policy, and the last change with its undo.
 
+use std::time::SystemTime;
+
 use anyhow::Result;
+use byleave_copy::StoreUsage;
 use byleave_gate::audit_log::sqlite::has_audit_log;
 use byleave_gate::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
 use byleave_gate::core::admin_action::AdminActionKind;
@@ -8,6 +11,8 @@ use byleave_gate::ledger::Ledger as _;
 use byleave_gate::policy_files::PolicyFile;
 use serde_json::{Value, json};
 
+use super::gc::{usage_json, usage_text};
+use super::policy::profile::active_profiles;
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
 use crate::call_display::format_count;
@@ -19,6 +24,7 @@ use crate::json_output;
 use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::short_ids::short;
 use crate::time::{format_duration, now};
+use crate::tool_catalog::workplace;
 use crate::undo_target::{self, LastChange};
 
 /// The maximum number of questions that are counted.
@@ -33,11 +39,36 @@ struct Status {
     /// The reason of the halt.
     halt: Option<String>,
     agents: Vec<InitJournal>,
-    /// The existing policy files, or why one of them does not load.
-    policy: Result<Vec<PolicyFile>, String>,
+    /// The policy in force, or why it does not load.
+    policy: Result<PolicyStatus, String>,
     mode: &'static str,
     last_change: Option<LastChange>,
+    /// The space that before-images take.
+    store: Option<StoreUsage>,
     sessions: SessionFindings,
+}
+
+/// The policy in force.
+struct PolicyStatus {
+    /// The active profiles.
+    profiles: Vec<&'static str>,
+    /// The existing files.
+    files: Vec<PolicyFile>,
+}
+
+impl PolicyStatus {
+    /// Loads the policy of the current directory.
+    fn read(options: &ResolvedOptions) -> Result<Self, String> {
+        let state = real_path(&options.state).map_err(|error| format!("{error:#}"))?.unwrap_or_default();
+        let policy = ActivePolicy { options, workspace: &options.cwd, state: &state };
+        let loaded = policy.load().map_err(|error| error.to_string())?;
+        let profiles = match active_profiles(&loaded.policy) {
+            // Without a profile, the rules are those of `careful`.
+            none if none.is_empty() => vec!["careful"],
+            active => active,
+        };
+        Ok(Self { profiles, files: loaded.files })
+    }
 }
 
 pub(crate) async fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
@@ -57,9 +88,10 @@ impl Status {
             questions: Vec::new(),
             halt: None,
             agents: init_journal::all(options)?,
-            policy: policy_files(options),
+            policy: PolicyStatus::read(options),
             mode: options.settings.mode().as_str(),
             last_change: None,
+            store: store_usage(options)?,
             sessions: SessionFindings::default(),
         };
         if has_audit_log(&options.state) {
@@ -90,6 +122,9 @@ impl Status {
             None => "none in this directory".to_owned(),
         };
         row(screen, "last change", &last);
+        if let Some(store) = self.store.as_ref().filter(|store| store.total_bytes() > 0) {
+            row(screen, "undo store", &usage_text(store));
+        }
         for line in self.sessions.lines() {
             row(screen, "sessions", &one_line(&line));
         }
@@ -135,26 +170,31 @@ impl Status {
     }
 
     fn policy_text(&self) -> String {
-        let files = match &self.policy {
-            Ok(files) => files,
+        let policy = match &self.policy {
+            Ok(policy) => policy,
             Err(error) => return one_line(&format!("does not load, so calls are refused: {error}")),
         };
-        let names = files.iter().map(|file| file.path.display().to_string());
+        let names = policy.files.iter().map(|file| file.path.display().to_string());
         let names: Vec<String> = std::iter::once("built-in rules".to_owned()).chain(names).collect();
-        one_line(&format!("{}; mode {}", names.join(", "), self.mode))
+        let profiles = policy.profiles.join(" and ");
+        one_line(&format!("profile {profiles}; {}; mode {}", names.join(", "), self.mode))
     }
 
     fn to_json(&self) -> Value {
         let agent = |setup: &InitJournal| json!({ "agent": setup.agent.name(), "project": setup.project });
-        let (files, error) = match &self.policy {
-            Ok(files) => (files.iter().map(|file| json!(file.path)).collect(), None),
-            Err(error) => (Vec::new(), Some(error)),
+        let (profiles, files, error) = match &self.policy {
+            Ok(policy) => {
+                let files: Vec<Value> = policy.files.iter().map(|file| json!(file.path)).collect();
+                (policy.profiles.clone(), files, None)
+            }
+            Err(error) => (Vec::new(), Vec::new(), Some(error)),
         };
         json!({
             "questions": self.questions.iter().map(json_output::question_item).collect::<Vec<_>>(),
             "halted": self.halt,
             "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),
-            "policy": { "files": files, "mode": self.mode, "error": error },
+            "policy": { "profiles": profiles, "files": files, "mode": self.mode, "error": error },
+            "store": self.store.as_ref().map(usage_json),
             "sessions": {
                 "asking": self.sessions.asking,
                 "unreported": self.sessions.unreported,
@@ -171,9 +211,11 @@ fn row(screen: &mut Console, label: &str, text: &str) {
     screen.line(&format!("{label}{text}"));
 }
 
-/// Returns the existing policy files, or why they do not load.
-fn policy_files(options: &ResolvedOptions) -> Result<Vec<PolicyFile>, String> {
-    let state = real_path(&options.state).map_err(|error| format!("{error:#}"))?.unwrap_or_default();
-    let policy = ActivePolicy { options, workspace: &options.cwd, state: &state };
-    Ok(policy.load().map_err(|error| error.to_string())?.files)
+/// Returns the space that before-images take, if there is a store.
+fn store_usage(options: &ResolvedOptions) -> Result<Option<StoreUsage>> {
+    let workplace = workplace(options, &options.cwd);
+    if !workplace.store_dir.is_dir() {
+        return Ok(None);
+    }
+    Ok(Some(workplace.open_store()?.usage(SystemTime::now())?))
 }

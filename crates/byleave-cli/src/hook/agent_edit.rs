@@ -11,9 +11,9 @@ use byleave_files::LinkPolicy;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::tool::{RehearseError, RunContext};
-use byleave_hook::{AgentKind, ExpectedContent, ToolEffect, expected_content, tool_effects};
+use byleave_hook::{AgentKind, ExpectedContent, ToolEffect, expected_content, parse_patch, tool_effects};
 use byleave_tools::ExecutionEnv;
 use byleave_tools::external_edit::{self, ExternalEdit};
 use serde_json::Value;
@@ -31,8 +31,8 @@ pub(super) struct AgentEditJudge {
 
 /// What is known about an edit before the agent makes it.
 pub(super) enum JudgedEdit {
-    /// The edit, which can be undone.
-    Edit(ExternalEdit),
+    /// The edits of files, which can be undone.
+    Edits(Vec<ExternalEdit>),
     /// The tool would fail, for this reason.
     Failure(String),
 }
@@ -45,9 +45,19 @@ impl AgentEditJudge {
             return Err("the agent does not report what its tools did".into());
         }
         let about = tool_effects(&self.tool, input);
-        let [ToolEffect::Write(named) | ToolEffect::Edit(named)] = about.effects.as_slice() else {
-            return Err("the call does more than change one file".into());
-        };
+        match about.effects.as_slice() {
+            [ToolEffect::Write(named) | ToolEffect::Edit(named)] => {
+                self.judge_file(input, &directory.join(named), plan)
+            }
+            // Other agents apply patches in ways of their own.
+            [ToolEffect::Patch(patch)] if self.agent == AgentKind::Codex => {
+                self.judge_patch(patch, directory, plan)
+            }
+            _ => Err("the call does more than change one file".into()),
+        }
+    }
+
+    fn judge_file(&self, input: &Value, named: &Path, plan: &Plan) -> Result<JudgedEdit, String> {
         let mut written = plan.effects.iter().filter_map(|effect| match effect {
             Effect::Write { path } => Some(path.as_str()),
             _ => None,
@@ -55,7 +65,7 @@ impl AgentEditJudge {
         let (Some(path), None) = (written.next(), written.next()) else {
             return Err("the call does not write exactly one file".into());
         };
-        self.check_place(&directory.join(named), Path::new(path))?;
+        self.check_place(named, Path::new(path))?;
         let before = self.current_content(Path::new(path))?;
         match expected_content(self.agent, &self.tool, input, before.as_deref()) {
             ExpectedContent::Unknown(why) => Err(format!("what the tool leaves cannot be computed: {why}")),
@@ -63,11 +73,38 @@ impl AgentEditJudge {
                 Ok(JudgedEdit::Failure(format!("the edit would fail, so nothing was changed: {why}")))
             }
             ExpectedContent::OneOf(accepted) => {
-                let sizes =
-                    accepted.iter().map(Vec::len).max().unwrap_or(0) + before.as_ref().map_or(0, Vec::len);
-                self.check_room(sizes as u64)?;
-                Ok(JudgedEdit::Edit(ExternalEdit { path: path.to_owned(), before, accepted }))
+                let edit = ExternalEdit { path: path.to_owned(), before, accepted };
+                self.check_size(&edit)?;
+                Ok(JudgedEdit::Edits(vec![edit]))
             }
+        }
+    }
+
+    fn judge_patch(&self, patch: &str, directory: &Path, plan: &Plan) -> Result<JudgedEdit, String> {
+        let unknown = |why: &str| format!("what the patch leaves cannot be computed: {why}");
+        let mut edits = Vec::new();
+        for file in parse_patch(patch).map_err(unknown)? {
+            let named = directory.join(&file.name);
+            let path = real_parent(&named).ok_or("the path of a file of the patch cannot be resolved")?;
+            self.check_place(&named, &path)?;
+            let before = self.current_content(&path)?;
+            let accepted = file.accepted(before.as_deref()).map_err(unknown)?;
+            let path = path.into_os_string().into_string().map_err(|_| "a path of the patch is not text")?;
+            let edit = ExternalEdit { path, before, accepted };
+            self.check_size(&edit)?;
+            edits.push(edit);
+        }
+        let changes: Vec<&Effect> = plan
+            .effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. }))
+            .collect();
+        let is_same = changes.len() == edits.len()
+            && edits.iter().all(|edit| changes.iter().any(|effect| edit.is_effect(effect)));
+        if is_same {
+            Ok(JudgedEdit::Edits(edits))
+        } else {
+            Err("the patch changes other files than those that were evaluated".into())
         }
     }
 
@@ -80,7 +117,7 @@ impl AgentEditJudge {
         run: &RunContext,
     ) -> Result<Rehearsal, RehearseError> {
         match self.judge(input, directory, &run.plan).map_err(RehearseError::Unavailable)? {
-            JudgedEdit::Edit(edit) => external_edit::put_on_copy(&self.workplace, &edit, output, run),
+            JudgedEdit::Edits(edits) => external_edit::put_on_copy(&self.workplace, &edits, output, run),
             JudgedEdit::Failure(why) => Ok(Rehearsal {
                 changes: FileChanges::default(),
                 scratch_files: 0,
@@ -89,6 +126,7 @@ impl AgentEditJudge {
                 reached_hosts: Vec::new(),
                 run_by_git: Vec::new(),
                 new_repositories: Vec::new(),
+                before_image_room: BeforeImageRoom::Available,
                 missing_guarantees: Vec::new(),
                 status: ExecutionStatus::Failed,
                 output: Output::failure(why),
@@ -130,16 +168,13 @@ impl AgentEditJudge {
         read.map(Some).map_err(|error| error.to_string())
     }
 
-    fn check_room(&self, bytes: u64) -> Result<(), String> {
-        if bytes > self.workplace.max_file_bytes {
-            return Err("the file is too large".into());
-        }
-        let store = self.workplace.open_store().map_err(|fault| fault.to_string())?;
-        match store.has_room_for(bytes) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("the store of before-images has no room for the file".into()),
-            Err(fault) => Err(fault.to_string()),
-        }
+    /// Checks the size. Whether the store has room for the before-image is judged with the edit.
+    fn check_size(&self, edit: &ExternalEdit) -> Result<(), String> {
+        let before = edit.before.as_ref().map_or(0, Vec::len);
+        let after = edit.accepted.iter().map(Vec::len).max().unwrap_or(0);
+        let is_small = u64::try_from(before.saturating_add(after))
+            .is_ok_and(|bytes| bytes <= self.workplace.max_file_bytes);
+        if is_small { Ok(()) } else { Err("the file is too large".into()) }
     }
 }
 

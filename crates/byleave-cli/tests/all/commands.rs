@@ -28,6 +28,7 @@ const ROWS: &[(&str, &[&str], &[i32])] = &[
     // The call may already be undone in this workspace, so `--force` is needed.
     ("undo", &["WROTE", "--force"], &[0]),
     ("diff", &["WROTE"], &[0]),
+    ("gc", &["--dry-run"], &[0]),
     ("agent", &[], &[2]),
     // No model is configured.
     ("agent run", &["hello"], &[2]),

@@ -93,3 +93,50 @@ fn an_option_that_a_subcommand_would_ignore_is_rejected() {
     assert_eq!(world.json(&["log", "--json", "show", &call])["call"], call);
     assert!(world.json(&["serve", "--json", "token", "list"]).is_array());
 }
+
+// req: E6
+#[test]
+fn the_status_names_the_profile_and_the_space_of_before_images() {
+    let world = CliTestWorld::new();
+    let text = |words: &[&str]| String::from_utf8(world.quietly(words, "").stdout).unwrap();
+    assert!(text(&[]).contains("policy       profile careful; built-in rules"), "{}", text(&[]));
+    assert_eq!(world.json(&["--json"])["store"], serde_json::Value::Null);
+    assert_eq!(world.quietly(&["policy", "profile", "everyday"], "").status.code(), Some(0));
+    assert!(text(&[]).contains("profile everyday; "), "{}", text(&[]));
+    assert_eq!(world.json(&["--json"])["policy"]["profiles"], serde_json::json!(["everyday"]));
+    fs::write(world.workspace().join("old.txt"), "x".repeat(100_000)).unwrap();
+    let wrote = r#"{"path":"old.txt","content":"x"}"#;
+    world.quietly(&["call", "write_file", "--mode", "yolo", "--args", wrote], "");
+    let store = world.json(&["--json"])["store"].clone();
+    assert!(store["calls"] == 1 && store["before_image_bytes"].as_u64().unwrap() >= 100_000, "{store}");
+    assert!(text(&[]).contains("of before-images (1 call)"), "{}", text(&[]));
+}
+
+// req: E6
+#[test]
+fn garbage_collection_never_drops_recent_before_images_without_a_confirmation() {
+    let world = CliTestWorld::new();
+    let wrote = r#"{"path":"written.txt","content":"x"}"#;
+    world.quietly(&["call", "write_file", "--mode", "yolo", "--args", wrote], "");
+    for words in [&["gc"][..], &["gc", "--older-than", "1h"], &["gc", "--scratch"]] {
+        assert_eq!(world.quietly(words, "").status.code(), Some(0), "{words:?}");
+    }
+    let trial = world.json(&["gc", "--all", "--dry-run", "--json"]);
+    assert_eq!(
+        (trial["dropped"].as_array().unwrap().len(), &trial["store"]["calls"]),
+        (1, &1.into()),
+        "{trial}"
+    );
+    for words in [&["gc", "--all"][..], &["gc", "--all", "--confirm", "2"]] {
+        let refused = world.quietly(words, "");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("--all --confirm 1"), "{words:?}: {said}");
+    }
+    assert_eq!(world.quietly(&["undo"], "").status.code(), Some(0), "nothing was dropped");
+    // The undo is a change as well.
+    let trial = world.json(&["gc", "--all", "--dry-run", "--json"]);
+    let count = trial["dropped"].as_array().unwrap().len().to_string();
+    let done = world.json(&["gc", "--all", "--confirm", &count, "--json"]);
+    assert_eq!(done["store"]["calls"], 0, "{done}");
+    assert_ne!(world.quietly(&["undo"], "").status.code(), Some(1));
+}

@@ -9,7 +9,7 @@ use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind,
 use byleave_core::id::CallId;
 use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::outcome::{ExecutionStatus, Output};
-use byleave_core::rehearsal::{BlockedHost, Rehearsal};
+use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
 use serde_json::{Value, json};
 
 use super::fake_copies::TestCopies;
@@ -71,6 +71,7 @@ fn seen(arguments: &Value) -> Rehearsal {
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
         new_repositories: Vec::new(),
+        before_image_room: BeforeImageRoom::Available,
         missing_guarantees: Vec::new(),
         status: ExecutionStatus::Succeeded,
         output: Output::text("printed on the copy"),

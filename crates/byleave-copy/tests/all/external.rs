@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use byleave_copy::{
     CopyMethod, CopySettings, CopyState, Error, ExpectedContent, ExternalEditState, OnConflict, WorkspaceCopy,
 };
+use byleave_core::rehearsal::BeforeImageRoom;
 use uuid::Uuid;
 
 use crate::place::{CopyFixture, differences, tree};
@@ -164,8 +165,10 @@ fn a_file_that_was_changed_since_is_a_conflict() {
 fn kept_files_take_space_like_those_of_a_commit() {
     let place = CopyFixture::with(CopySettings { quota_bytes: 1 << 20, ..CopySettings::default() });
     place.directly(FILES);
-    assert!(place.store.has_room_for(1 << 10).unwrap() && !place.store.has_room_for((1 << 20) + 1).unwrap());
+    let room = |bytes| place.store.before_image_room(bytes, SystemTime::now()).unwrap();
+    assert_eq!([room(1 << 20), room((1 << 20) + 1)], [BeforeImageRoom::Available, BeforeImageRoom::Exceeds]);
     let id = kept(&place, "a", &["two"]);
+    assert_eq!(room(1 << 20), BeforeImageRoom::Displaces);
     // It is kept longer than a copy that nobody committed, because the program may have made the edit.
     let later = |days: u64| SystemTime::now() + Duration::from_secs(days * 24 * 3600);
     assert_eq!(place.store.collect_garbage(later(7)).unwrap().dropped, []);

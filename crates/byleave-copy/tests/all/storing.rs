@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use byleave_copy::scratch::{self, ScratchName};
-use byleave_copy::{CopyMethod, CopySettings, CopyState, CopyStore, Error, MountSource, OnConflict};
+use byleave_copy::{
+    CopyMethod, CopySettings, CopyState, CopyStore, Error, GcRequest, MountSource, OnConflict,
+};
+use byleave_core::rehearsal::BeforeImageRoom;
 use uuid::Uuid;
 
 use crate::place::{CopyFixture, mounted};
@@ -80,7 +83,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 // req: E6
 #[test]
 fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
-    let settings = CopySettings { quota_bytes: 3 << 20, retention: 100 * HOUR, ..CopySettings::default() };
+    let settings = CopySettings {
+        quota_bytes: 3 << 20,
+        retention: 100 * HOUR,
+        min_retention: Duration::ZERO,
+        ..CopySettings::default()
+    };
     let place = CopyFixture::with(settings);
     place.directly("for i in 1 2 3; do head -c 2000000 /dev/zero > f$i; done; echo a > a");
     let now = SystemTime::now();
@@ -108,6 +116,59 @@ fn what_is_old_or_too_much_is_forgotten_and_that_is_said() {
     assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [second]);
     assert!(dropped[0].reason.contains("100 hours"), "{dropped:?}");
     assert_eq!(place.store.state(held.id()).unwrap(), CopyState::Open);
+}
+
+// req: E6
+#[test]
+fn nothing_recent_is_dropped_for_space() {
+    let place = CopyFixture::with(CopySettings { quota_bytes: 3 << 20, ..CopySettings::default() });
+    place.directly("for i in 1 2; do head -c 2000000 /dev/zero > f$i; done; echo a > a");
+    let now = SystemTime::now();
+    let room = |bytes, days: u32| place.store.before_image_room(bytes, now + days * 24 * HOUR).unwrap();
+    assert_eq!(room(3 << 20, 0), BeforeImageRoom::Available);
+    assert_eq!(room((3 << 20) + 1, 0), BeforeImageRoom::Exceeds);
+    let (first, _) = place.commit("rm f1");
+    assert_eq!(
+        [room(1 << 20, 0), room(2 << 20, 0)],
+        [BeforeImageRoom::Available, BeforeImageRoom::Displaces]
+    );
+    let (second, _) = place.commit("rm f2");
+    // Even the smallest change has no room now, and nothing makes room for it.
+    assert_eq!(room(1, 0), BeforeImageRoom::Displaces);
+    assert_eq!(place.store.collect_garbage(now + 6 * 24 * HOUR).unwrap().dropped, []);
+    let usage = place.store.usage(now).unwrap();
+    assert!(usage.commits == 2 && usage.recent_bytes > usage.quota_bytes, "{usage:?}");
+    assert_eq!(usage.recent_bytes, usage.before_image_bytes);
+    place.store.undo(first, Uuid::new_v4(), OnConflict::Refuse).unwrap();
+    // After the minimum, the oldest give way until the rest fits.
+    assert_eq!(room(3 << 20, 8), BeforeImageRoom::Available);
+    let dropped = place.store.collect_garbage(now + 8 * 24 * HOUR).unwrap().dropped;
+    assert_eq!(dropped.iter().map(|one| one.id).collect::<Vec<_>>(), [first]);
+    assert_eq!(place.store.state(second).unwrap(), CopyState::Committed);
+}
+
+// req: E6
+#[test]
+fn a_person_drops_what_is_old_and_what_is_recent_only_on_request() {
+    let place = CopyFixture::new();
+    place.directly("echo a > a; echo b > b");
+    let now = SystemTime::now();
+    let (first, _) = place.commit("echo 1 > a");
+    let collect = |days: u32, request: GcRequest| {
+        let report = place.store.collect_requested_garbage(now + days * 24 * HOUR, &request).unwrap();
+        report.dropped.iter().map(|one| (one.id, one.is_committed)).collect::<Vec<_>>()
+    };
+    let old = GcRequest { older_than: Some(24 * HOUR), ..GcRequest::default() };
+    assert_eq!(collect(6, old), [], "recent ones are kept whatever the age");
+    assert_eq!(collect(8, GcRequest { dry_run: true, ..old }), [(first, true)]);
+    assert_eq!(place.store.state(first).unwrap(), CopyState::Committed, "a trial drops nothing");
+    assert_eq!(collect(8, old), [(first, true)]);
+    assert!(matches!(place.store.state(first).unwrap(), CopyState::Dropped { .. }));
+    // A copy that waits for an answer is not a before-image.
+    drop(place.on_copy("echo 2 > a"));
+    let (second, _) = place.commit("echo 1 > b");
+    let all = GcRequest { older_than: Some(Duration::ZERO), recent: true, ..GcRequest::default() };
+    assert_eq!(collect(0, all), [(second, true)]);
 }
 
 // req: E5

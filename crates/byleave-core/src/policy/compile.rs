@@ -259,6 +259,17 @@ mod tests {
         check(&|rule| (rule.dangerous, rule.verdict) = (true, Deny), "`dangerous`");
         check(&|rule| (rule.dangerous, rule.verdict) = (true, Allow), "`dangerous`");
         check(&|rule| (rule.dangerous, rule.firm) = (true, true), "already firm");
+        check(&|rule| rule.remember = true, "about hosts");
+        let host = || vec![Pattern::Reach("h.example".into())];
+        check(&|rule| (rule.remember, rule.patterns, rule.verdict) = (true, host(), Allow), "`remember`");
+        check(
+            &|rule| (rule.remember, rule.patterns, rule.firm) = (true, host(), true),
+            "cannot be remembered",
+        );
+        check(
+            &|rule| (rule.remember, rule.patterns, rule.layer) = (true, host(), Layer::Project),
+            "a project",
+        );
         check(&|rule| rule.guarantees.push("network off".into()), "guarantees");
         // req: P8
         check(&|rule| (rule.layer, rule.verdict) = (Layer::Project, Allow), "only `deny` and `ask`");

@@ -329,6 +329,9 @@ impl Policy {
                 Some((ground, &ready.rule))
             })
         };
+        // A rule whose yes is remembered stands in for a missing rule.
+        let remembering = rules().find(|(_, rule)| rule.remember).map(|(ground, _)| ground);
+        let rules = || rules().filter(|(_, rule)| !rule.remember);
         let outside = self.is_outside(level.request.manifest, effect);
         let Some(strictest) = rules().map(|(ground, _)| self.verdict_of_basis(ground)).max() else {
             let readonly = level.reads_only && is_readonly_use(level.request.manifest, effect);
@@ -336,7 +339,10 @@ impl Policy {
                 () if readonly => DecisionBasis::Readonly,
                 () if outside => DecisionBasis::OutsideWorkspace,
                 () if self.is_tentative_inside(level, effect) => DecisionBasis::Tentative,
-                () => self.undoable_basis(level, effect).unwrap_or(DecisionBasis::Default),
+                () => {
+                    let basis = self.undoable_basis(level, effect).or(remembering);
+                    basis.unwrap_or(DecisionBasis::Default)
+                }
             }];
         };
         let authority = rules().map(|(_, rule)| rule.layer.authority()).max().unwrap_or_default();

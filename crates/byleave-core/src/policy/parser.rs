@@ -280,6 +280,7 @@ impl RuleFileReader<'_> {
                 "firm" => rule.firm = self.parse_flag(value).unwrap_or_default(),
                 "dangerous" => rule.dangerous = self.parse_flag(value).unwrap_or_default(),
                 "checkpoint" => rule.checkpoint = self.parse_flag(value).unwrap_or_default(),
+                "remember" => rule.remember = self.parse_flag(value).unwrap_or_default(),
                 "challenge" => rule.challenge = self.parse_flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.parse_plain_texts(value),
                 "delegate" => rule.delegate = self.parse_glob(value),

@@ -75,6 +75,9 @@ pub struct Rule {
     pub dangerous: bool,
     /// The ask is a checkpoint: a person must release the call in every mode, and no standing approval may answer (R8).
     pub checkpoint: bool,
+    /// The ask applies only where no other rule decides, and a yes counts for its host for the rest of the session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remember: bool,
     /// Somebody must first make the case against the call (R9). Every verdict but a deny can require it.
     pub challenge: bool,
     /// The rule stands in for a missing rule about undoable work (`undoable` in `[defaults]`). It has no patterns.
@@ -122,6 +125,7 @@ impl Rule {
             firm: false,
             dangerous: false,
             checkpoint: false,
+            remember: false,
             challenge: false,
             undoable: false,
             guarantees: Vec::new(),
@@ -177,6 +181,11 @@ impl Rule {
         tightens && self.patterns.is_empty() && self.when != RuleCondition::default() && !self.undoable
     }
 
+    /// Returns whether it applies only to reaching hosts.
+    fn is_only_about_hosts(&self) -> bool {
+        !self.patterns.is_empty() && self.patterns.iter().all(|pattern| matches!(pattern, Pattern::Reach(_)))
+    }
+
     /// Checks the rule by itself, apart from its patterns.
     pub(super) fn check(&self) -> Result<(), RuleError> {
         let asks = self.verdict == Verdict::Ask;
@@ -195,6 +204,14 @@ impl Rule {
             RuleError::OnlyAsk("dangerous")
         } else if self.checkpoint && !asks {
             RuleError::OnlyAsk("checkpoint")
+        } else if self.remember && !asks {
+            RuleError::OnlyAsk("remember")
+        } else if self.remember && !self.is_only_about_hosts() {
+            RuleError::RemembersNoHost
+        } else if self.remember && (self.firm || self.dangerous || self.checkpoint) {
+            RuleError::RemembersNever
+        } else if self.remember && self.layer == Layer::Project {
+            RuleError::ProjectRemembers
         } else if self.firm && self.dangerous {
             RuleError::FirmAndDangerous
         } else if self.checkpoint && (self.firm || self.dangerous) {
@@ -294,6 +311,15 @@ pub enum RuleError {
     /// A flag that is valid only on an ask.
     #[error("`{0}` is valid only on an `ask`; remove it, or make the rule an `ask`")]
     OnlyAsk(&'static str),
+    /// A yes can be remembered only for a host.
+    #[error("`remember` is valid only on a rule about hosts; remove it, or name nothing but `reach`")]
+    RemembersNoHost,
+    /// The ask must be answered every time.
+    #[error("a yes to a `firm`, `dangerous` or `checkpoint` rule cannot be remembered; remove `remember`")]
+    RemembersNever,
+    /// A project could make a yes count for longer.
+    #[error("a project cannot decide that a yes is remembered; move the rule to your own policy file")]
+    ProjectRemembers,
     /// Both flags at once.
     #[error("a `dangerous` rule is already firm; remove `firm`")]
     FirmAndDangerous,

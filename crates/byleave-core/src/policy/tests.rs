@@ -755,3 +755,23 @@ fn a_deny_of_every_program_leaves_only_its_exceptions() {
     let never = Rule { except: vec![words("*")], ..rule("x", Layer::User, Deny, vec![words("git")]) };
     assert!(error(never).contains("can never match"));
 }
+
+// req: P1
+#[test]
+fn a_remembering_ask_stands_in_for_a_missing_rule() {
+    let host = |text: &str| vec![Pattern::Reach(text.into())];
+    let docs = Rule { remember: true, ..rule("docs", Layer::User, Ask, host("docs.example")) };
+    let call = |name: &str| {
+        TestCall::new(
+            tool(PermissionClass::Webfetch, Some(false)),
+            &[Effect::Reach { host: name.into(), port: 443 }],
+        )
+    };
+    call("docs.example").check(&policy(vec![docs.clone()]), Ask, &[AskCause::Rule]);
+    call("other.example").check(&policy(vec![docs.clone()]), Ask, &[AskCause::Default]);
+    // Another rule decides alone, also a looser one.
+    for verdict in [Allow, Deny] {
+        let other = rule("other", Layer::User, verdict, host("docs.example"));
+        call("docs.example").check(&policy(vec![docs.clone(), other]), verdict, &[]);
+    }
+}

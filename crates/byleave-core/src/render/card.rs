@@ -26,8 +26,12 @@ pub use changes::{CardChange, CardChanges};
 pub use headline::CardHeadline;
 
 /// The beginnings of the warnings of the details that a card says in its own words.
-const SAID_WARNINGS: [&str; 3] =
-    ["tried to reach the network", "left a process running in the background", "failed: "];
+const SAID_WARNINGS: [&str; 4] = [
+    "tried to reach the network",
+    "left a process running in the background",
+    "the store of before-images is full",
+    "failed: ",
+];
 /// The maximum number of lines of output on a card.
 const OUTPUT_LINES_MAX: usize = 3;
 /// The maximum length of a line of output on a card.
@@ -278,6 +282,7 @@ fn warnings(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
             if rehearsal.leftover_processes > 0 {
                 warnings.push("it left a process running, which was stopped".to_owned());
             }
+            warnings.extend(rehearsal.before_image_room.warning().map(str::to_owned));
             if let Some(error) = &rehearsal.output.error {
                 let error = page.escape(error.lines().next().unwrap_or_default(), EscapeLevel::Text);
                 warnings.push(format!("failed: {error}"));

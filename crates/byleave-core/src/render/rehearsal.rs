@@ -71,6 +71,9 @@ fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &Questio
             "left a process running in the background; it was stopped",
         );
     }
+    if let Some(warning) = rehearsal.before_image_room.warning() {
+        page.push_line(LineRole::Warning, WARNING_GUTTER, warning);
+    }
     let limits = rehearsal.changes.caveats.iter().map(|limit| ("differs from a run without a copy", limit));
     let weaker = rehearsal
         .missing_guarantees

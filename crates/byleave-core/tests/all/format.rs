@@ -17,7 +17,7 @@ use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::pattern::Pattern;
 use byleave_core::pipeline::next_step;
 use byleave_core::record::Record;
-use byleave_core::rehearsal::{BlockedHost, Rehearsal};
+use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
 use byleave_core::session::{Ceiling, SessionNode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -53,6 +53,7 @@ fn plan() -> Plan {
         ],
         read_only: true,
         irreversible: true,
+        names_all_hosts: true,
         dangers: vec![Danger { id: "d".into(), reason: "r".into(), denied: true }],
         data: vec![EarlierDataRef {
             tool: "t".into(),
@@ -104,6 +105,7 @@ fn rehearsal() -> Rehearsal {
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
         new_repositories: Vec::new(),
+        before_image_room: BeforeImageRoom::Displaces,
         missing_guarantees: vec!["network".into()],
         status: ExecutionStatus::Succeeded,
         output: output(),

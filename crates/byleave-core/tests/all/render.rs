@@ -14,7 +14,7 @@ use byleave_core::outcome::ExecutionStatus;
 use byleave_core::outcome::Output;
 use byleave_core::question::{Question, QuestionKind};
 use byleave_core::question_view::{QuestionView, RehearsalView};
-use byleave_core::rehearsal::{BlockedHost, Rehearsal};
+use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
 use byleave_core::render::{LineRole, Rendering, render};
 use byleave_core::review::{ReviewNote, ReviewOutcome};
 use proptest::prelude::*;
@@ -545,6 +545,7 @@ pub(crate) fn seen(list: Vec<FileChange>) -> Rehearsal {
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
         new_repositories: Vec::new(),
+        before_image_room: BeforeImageRoom::Available,
         missing_guarantees: vec![],
         status: ExecutionStatus::Succeeded,
         output: Output::text("formatted 1 file\n"),

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byleave_core::challenge::{Challenge, ChallengeBy, ChallengeSummary, ChallengeVerdict};
-use byleave_core::decision::{AskCause, PolicyDecision};
+use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::digest::{Digest, canonical_json};
 use byleave_core::effect::Effect;
 use byleave_core::entry::{CallHeader, RecordEvent};
-use byleave_core::id::{CallId, QuestionId};
+use byleave_core::id::{CallId, QuestionId, StandingApprovalId};
 use byleave_core::outcome::Output;
+use byleave_core::pattern::Pattern;
 use byleave_core::pipeline::QuestionRequest;
 use byleave_core::question::{
     Answer, ApproverIdentity as By, Assurance, Question, QuestionKind, RecordedAnswer,
@@ -19,7 +20,7 @@ use byleave_core::record::QuestionClosure;
 use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::{Rehearsal, RehearsalOutcome};
 use byleave_core::render::{Rendering, is_truncated, render};
-use byleave_core::standing_approval::StandingApprovalMatcher;
+use byleave_core::standing_approval::{ANY_TOOL, StandingApproval, StandingApprovalMatcher};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -324,8 +325,12 @@ pub(crate) async fn ask(
     {
         parts.in_flight.declined().put(exactly, why);
     }
+    let remembered = match &reply {
+        Ok(reply) => remembered_hosts(parts, desk, question, reply).await,
+        Err(_) => None,
+    };
     let events = match reply {
-        Ok(reply) => answer_events(desk, question, reply, by.clone())
+        Ok(reply) => answer_events(desk, question, (reply, remembered), by.clone())
             .map_err(|why| (FailureCause::InvalidResponse, why.to_string())),
         Err((broke, why)) => Err((broke, why)),
     };
@@ -344,11 +349,58 @@ pub(crate) async fn ask(
     })
 }
 
-/// Returns the events of a reply: the answer, and the case against the call if the person made it.
+/// Returns the standing approval that a plain yes becomes: for the hosts about which only rules with `remember` ask, until the session ends.
+pub(crate) async fn remembered_hosts(
+    parts: &GateInner,
+    desk: &mut WorkingRecord,
+    question: &Question,
+    reply: &Reply,
+) -> Option<StandingApproval> {
+    if question.kind != QuestionKind::Approval || !matches!(reply, Reply::Yes { note: None }) {
+        return None;
+    }
+    let plan = desk.plan(&*parts.ledger).await.ok()?;
+    if plan.irreversible || !plan.dangers.is_empty() {
+        return None;
+    }
+    let policy = parts.policy.load_full();
+    let draft = desk.record.draft()?;
+    let decision = draft.decision()?.as_ref().ok()?;
+    let asks = decision.reasons.iter().filter(|reason| reason.verdict == Verdict::Ask);
+    let is_remembered = |reason: &&DecisionReason| {
+        policy.rules().any(|rule| rule.remember && Some(&rule.id) == reason.rule.as_ref())
+    };
+    let (remembered, others): (Vec<_>, Vec<_>) = asks.partition(is_remembered);
+    let mut scope = Vec::new();
+    for place in remembered.iter().flat_map(|reason| &reason.effects) {
+        // Sending is for one call. So is whatever another rule asks about.
+        let Effect::Reach { host, port } = plan.effects.get(usize::try_from(*place).ok()?)? else {
+            return None;
+        };
+        if others.iter().any(|reason| reason.effects.is_empty() || reason.effects.contains(place)) {
+            return None;
+        }
+        let is_web = [0, 80, 443].contains(port);
+        let pattern = Pattern::Reach(if is_web { host.clone() } else { format!("{host}:{port}") });
+        if !scope.contains(&pattern) {
+            scope.push(pattern);
+        }
+    }
+    (!scope.is_empty()).then(|| StandingApproval {
+        id: StandingApprovalId::new(fresh_id()),
+        tool: ANY_TOOL.to_owned(),
+        scope,
+        session: desk.record.header().map(|header| header.session.clone()),
+        expires_at: None,
+        max_uses: None,
+    })
+}
+
+/// Returns the events of a reply: the answer, and the case against the call if the person made it. `remembered` is what a plain yes becomes.
 pub(crate) fn answer_events(
     desk: &mut WorkingRecord,
     question: &Question,
-    reply: Reply,
+    (reply, remembered): (Reply, Option<StandingApproval>),
     approver: By,
 ) -> Result<Vec<RecordEvent>, AnswerError> {
     if let Reply::Result { .. } = reply {
@@ -383,6 +435,12 @@ pub(crate) fn answer_events(
         }
         _ => {}
     }
+    let reply = match (reply, remembered) {
+        (Reply::Yes { note: None }, Some(approval)) if challenged.is_none() => {
+            Reply::StandingApproval(approval)
+        }
+        (reply, _) => reply,
+    };
     let answer = reply_to_answer(desk, question, reply)?;
     let answered = RecordedAnswer { question: question.id, digest: question.digest(), answer, approver };
     let challenged = challenged.map(|summary| RecordEvent::Challenged(Ok(summary)));

@@ -85,7 +85,15 @@ impl GrantFixture {
         effects: Vec<Effect>,
         rehearsing: bool,
     ) -> Result<Confinement, GrantError> {
-        let plan = Plan { effects, ..Plan::default() };
+        self.planned(policy, &Plan { effects, ..Plan::default() }, rehearsing)
+    }
+
+    fn planned(
+        &self,
+        policy: &Arc<Policy>,
+        plan: &Plan,
+        rehearsing: bool,
+    ) -> Result<Confinement, GrantError> {
         let place = RunEnvironment {
             workspace: self.at("home/w"),
             cwd: self.at("home/w"),
@@ -302,6 +310,21 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
     assert_eq!(keeper.decide_send("bad.example.org", 443), Err("not there".into()));
     assert_eq!(world.confined(vec![run(), reach], "").unwrap().network, Network::Proxied);
     assert_eq!(world.confined(vec![run()], rules).unwrap().network, Network::Proxied);
+    // A rule that allows a host gives the network only to programs that may need it.
+    let unknown = Effect::Unknown { reason: "x".into() };
+    let send = Effect::Send { host: "granted.test".into(), port: 443 };
+    for (effects, network) in [
+        (vec![run()], Network::Off),
+        (vec![run(), unknown], Network::Proxied),
+        (vec![run(), send], Network::Proxied),
+    ] {
+        let plan = Plan { effects: effects.clone(), names_all_hosts: true, ..Plan::default() };
+        assert_eq!(
+            world.planned(&world.policy(rules), &plan, false).unwrap().network,
+            network,
+            "{effects:?}"
+        );
+    }
 }
 
 // req: E5

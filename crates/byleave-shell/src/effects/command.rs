@@ -152,10 +152,13 @@ impl CommandAnalyzer<'_> {
             Some(manual) => {
                 self.canonical_path.push(manual.canonical_name(invoked).to_owned());
                 self.result.runs_project_code = manual.runs_project_code;
+                // The file may be another program than the one that the manual describes.
+                self.result.may_reach_others = manual.may_reach_others || !same;
                 self.check_project_directory();
                 self.follow_manual(manual, words);
             }
             None => {
+                self.result.may_reach_others = !self.is_shell_builtin(text);
                 self.reported_words.extend(words.iter().map(Word::to_string));
                 self.facts.scan(words);
                 self.add_run();

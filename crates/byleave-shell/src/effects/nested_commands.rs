@@ -245,6 +245,7 @@ impl EffectsBuilder {
 
     /// Adds the effects of one command. At a limit, its nested commands are not parsed, but reported as far as their words tell.
     fn add(&mut self, account: CommandEffects, depth: usize, number: usize, limit: Option<&str>) {
+        self.result.may_reach_others |= account.may_reach_others;
         for effect in account.effects {
             match account.tentative_effects.contains(&effect) {
                 true => self.add_tentative_effect(effect),

@@ -19,3 +19,6 @@ pub(super) const MANUALS: &[(&str, &str)] = &[
 /// The files about tools that run the project's own code.
 pub(super) const PROJECT_CODE: &[&str] =
     &["build.toml", "javascript.toml", "languages.toml", "python.toml", "rust.toml"];
+
+/// The files about programs that may connect to a server that no word of the command names.
+pub(super) const CLIENTS: &[&str] = &["network.toml", "system.toml"];

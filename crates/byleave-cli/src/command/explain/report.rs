@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use byleave_gate::core::decision::{DecisionReason, Verdict};
+use byleave_gate::core::decision::{AskCause, DecisionReason, Verdict};
 use byleave_gate::core::effect::Effect;
 use byleave_gate::core::policy::{BUILTIN_TOML, Layer, MatchedRule, Rule};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::advice::suggestions;
 use super::evaluation::CallExplanation;
 use super::{quoting, tree};
 use crate::call_display::{format_count, table};
-use crate::console::{Console, one_line};
+use crate::console::{Console, Tone, one_line};
 
 /// The number of reasons on the screen. `--json` has all of them.
 const REASONS_MAX: usize = 4;
@@ -43,6 +43,14 @@ impl CallExplanation<'_> {
     }
 
     pub(super) fn show(&self, screen: &mut Console) {
+        for danger in &self.plan.dangers {
+            let text = format!("{} (`{}`)", one_line(&danger.reason), one_line(&danger.id));
+            let label = screen.painted(Tone::Bad, "dangerous:");
+            screen.line(&format!("{label} {text}"));
+        }
+        if !self.plan.dangers.is_empty() {
+            screen.line("");
+        }
         for tree in self.trees {
             screen.title("How the command is parsed");
             for line in tree::lines(tree) {
@@ -62,9 +70,6 @@ impl CallExplanation<'_> {
         } else {
             let rows = self.rows();
             table(screen, &["", "VERDICT", "RULE", "EFFECT", "TARGET"], &rows);
-        }
-        for danger in &self.plan.dangers {
-            screen.line(&format!("dangerous: {} ({})", one_line(&danger.reason), one_line(&danger.id)));
         }
         screen.line("");
     }
@@ -150,7 +155,9 @@ impl CallExplanation<'_> {
                 "somebody must make the case against it first: the model of the agent, or the person who answers",
             );
         }
-        let reasons: Vec<&DecisionReason> = self.decisive_reasons().collect();
+        let mut reasons: Vec<&DecisionReason> = self.decisive_reasons().collect();
+        // A danger says the most.
+        reasons.sort_by_key(|reason| reason.cause != Some(AskCause::Dangerous));
         for reason in reasons.iter().take(REASONS_MAX) {
             screen.line(&one_line(&self.because(reason)));
         }

@@ -25,7 +25,7 @@ use tokio::signal::ctrl_c;
 use tokio::sync::Notify;
 
 use super::HookServeArgs;
-use crate::app_context::AppContext;
+use crate::app_context::{AppContext, collect_garbage_in_background};
 use crate::console::{Console, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -59,6 +59,7 @@ pub(super) async fn run(
     let house = AppContext::open_or_create(options)?;
     let _lock = alone(options)?;
     TicketStore::new(options).remove_old(SystemTime::now());
+    collect_garbage_in_background(options);
     let program = std::env::current_exe().context("cannot determine the path of this program")?;
     let settings = options.config_files().into_iter().map(|file| file.path);
     let began = Fingerprint::from_files(settings.chain([program.clone()]));

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::pages::pages;
-use crate::app_context::AppContext;
+use crate::app_context::{AppContext, collect_garbage_in_background};
 use crate::args::{AskArg, ModeArg};
 use crate::console::{Console, prose};
 use crate::drive_call::record_waivers;
@@ -103,6 +103,7 @@ pub(super) async fn serve_servers(
     let (house, chosen) =
         (AppContext::open_or_create(options)?, options.settings.clone().with_mode(typed.mode));
     call_display::print_tightened(screen, &chosen);
+    collect_garbage_in_background(options);
     // Standard input belongs to the client, so nobody can be asked there.
     let ask = match options.resolve_ask(None, AskArg::Inbox) {
         AskArg::None => AskArg::None,

@@ -32,7 +32,7 @@ pub(super) fn run(
 }
 
 /// Returns the names of the profiles whose rules are in force.
-pub(super) fn active_profiles(policy: &Policy) -> Vec<&'static str> {
+pub(in crate::command) fn active_profiles(policy: &Policy) -> Vec<&'static str> {
     let is_active = |profile: &&Profile| {
         let begin = format!("profile {}:", profile.name);
         policy.rules().any(|rule| rule.origin.as_ref().is_some_and(|origin| origin.starts_with(&begin)))

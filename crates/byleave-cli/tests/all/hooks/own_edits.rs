@@ -190,6 +190,79 @@ fn an_edit_passes_because_its_before_image_is_kept_and_undo_restores_it() {
     assert!(!edits.exists("new"));
 }
 
+/// Sends what Codex says before or after a patch.
+fn patched(edits: &EditFixture, session: &str, patch: &str, after: bool) -> Output {
+    let input = json!({ "command": format!("*** Begin Patch\n{patch}\n*** End Patch") });
+    let response = json!("Success. Updated the following files");
+    let mut request = said(AgentKind::Codex, &edits.cwd, "apply_patch", &input, after.then_some(&response));
+    request["session_id"] = session.into();
+    edits.stand.asks(AgentKind::Codex, &request, PATIENT_MS)
+}
+
+// req: M2, P1, E6, E9
+#[test]
+fn a_patch_of_codex_is_undoable_work_and_half_of_it_is_not_the_patch() {
+    let edits = EditFixture::new(EVERYDAY);
+    let _served = edits.stand.serve();
+    edits.put("src/a.txt", "one\ntwo\n", 0o640);
+    edits.put("old.txt", "x", 0o644);
+    let patch = "*** Add File: new/n.txt\n+n\n*** Update File: src/a.txt\n@@\n one\n-two\n+2\n*** Delete File: old.txt";
+    let told = patched(&edits, "s", patch, false);
+    assert!(told.status.code() == Some(0) && !is_denied(AgentKind::Codex, &told), "{told:?}");
+    assert_eq!(edits.stand.json(&["inbox", "--json"]), json!([]));
+    edits.write("new/n.txt", "n\n");
+    edits.write("src/a.txt", "one\n2\n");
+    fs::remove_file(edits.stand.file("old.txt")).unwrap();
+    let told = patched(&edits, "s", patch, true);
+    assert!(!text(&told.stdout).contains("not what was judged"), "{told:?}");
+    let undone = edits.stand.byleave(&["undo"]);
+    assert_eq!(undone.status.code(), Some(0), "{undone:?}");
+    assert_eq!(edits.read("src/a.txt"), ("one\ntwo\n".into(), 0o640));
+    assert_eq!((edits.read("old.txt"), edits.exists("new")), (("x".into(), 0o644), false));
+    // The agent made a part of it.
+    let told = patched(&edits, "t", patch, false);
+    assert!(!is_denied(AgentKind::Codex, &told), "{told:?}");
+    edits.write("src/a.txt", "one\n2\n");
+    let told = patched(&edits, "t", patch, true);
+    assert!(text(&told.stdout).contains("not what was judged"), "{told:?}");
+}
+
+// req: M2, P1, E9
+#[test]
+fn a_patch_whose_result_is_not_certain_is_asked_about() {
+    let edits = EditFixture::new(EVERYDAY);
+    edits.put("a.txt", "one \ntwo\n", 0o644);
+    let _served = edits.stand.serve();
+    for (number, patch) in [
+        "*** Update File: a.txt\n@@\n-one\n+1",
+        "*** Update File: a.txt\n*** Move to: b.txt\n@@\n-two\n+2",
+        "*** Add File: .github/workflows/ci.yml\n+x",
+        "*** Add File: ../outside.txt\n+x",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let input = json!({ "command": format!("*** Begin Patch\n{patch}\n*** End Patch") });
+        edits.is_asked(&number.to_string(), "apply_patch", &input, AgentKind::Codex);
+    }
+}
+
+// req: M2, P1, E6, E9
+#[test]
+fn an_edit_of_a_notebook_is_undoable_work() {
+    let edits = EditFixture::new(EVERYDAY);
+    let _served = edits.stand.serve();
+    let book = "{\n \"cells\": [\n  {\n   \"cell_type\": \"code\",\n   \"execution_count\": 1,\n   \"id\": \"a\",\n   \"metadata\": {},\n   \"outputs\": [],\n   \"source\": \"x\"\n  }\n ],\n \"metadata\": {},\n \"nbformat\": 4,\n \"nbformat_minor\": 5\n}";
+    edits.put("book.ipynb", book, 0o644);
+    let input =
+        json!({"notebook_path": format!("{}/book.ipynb", edits.cwd), "new_source": "y", "cell_id": "a"});
+    passes(&edits.before("s", "NotebookEdit", &input));
+    edits.write("book.ipynb", &book.replace("\"x\"", "\"y\"").replace("_count\": 1", "_count\": null"));
+    silent(&edits.after("s", "NotebookEdit", &input));
+    let undone = edits.stand.byleave(&["undo"]);
+    assert_eq!((undone.status.code(), edits.read("book.ipynb").0), (Some(0), book.into()), "{undone:?}");
+}
+
 // req: M2, P1, E9
 #[test]
 fn an_edit_that_could_not_be_taken_back_is_asked_about_as_before() {
@@ -445,4 +518,23 @@ fn an_edit_that_can_no_longer_be_compared_lets_the_session_ask() {
     assert!(line.contains("cannot be compared"), "{line}");
     edits.is_asked("s", "Write", &input, CLAUDE);
     silent(&edits.turn_ends("t"));
+}
+
+// req: E6
+#[test]
+fn a_gate_for_hooks_drops_what_is_older_than_the_store_keeps() {
+    let edits = EditFixture::new(EVERYDAY);
+    edits.writes("s", "old.txt", "x");
+    edits.writes("s", "recent.txt", "x");
+    let calls = edits.stand.json(&["log", "--json", "--session", "claude-code:s"]);
+    let copies = edits.stand.desk.world.state().join("copies/copies");
+    let copy = |number: usize| copies.join(calls[number]["call"].as_str().unwrap());
+    let at = copy(1).join("done.json");
+    let mut done: Value = serde_json::from_slice(&fs::read(&at).unwrap()).unwrap();
+    let committed = done["at_time"]["secs_since_epoch"].as_u64().unwrap();
+    done["at_time"]["secs_since_epoch"] = (committed - 31 * 24 * 3600).into();
+    fs::write(&at, done.to_string()).unwrap();
+    let _served = edits.stand.serve();
+    super::until("the old before-image is dropped", || (!copy(1).exists()).then_some(()));
+    assert!(copy(0).exists());
 }

@@ -26,6 +26,7 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "firm",
     "dangerous",
     "checkpoint",
+    "remember",
     "challenge",
     "guarantees",
     "delegate",
