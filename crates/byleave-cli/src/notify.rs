@@ -5,14 +5,20 @@ use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
 use byleave_gate::core::question::Question;
+use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::QuestionCard;
+use byleave_gate::redact::redact;
 
 use crate::config::{Config, NotifySetting};
 use crate::console::{Console, Tone, one_line, prose};
 use crate::short_ids::short;
 
+/// The maximum length of the text about a question.
+const TEXT_CHARS_MAX: usize = 200;
+
 /// Notifies of a question, and reports a failure.
-pub(crate) fn notify_waiting(chosen: &Config, question: &Question, tool: &str, screen: &mut Console) {
-    if let Err(error) = try_notify(chosen, question, tool) {
+pub(crate) fn notify_waiting(chosen: &Config, question: &Question, what: &str, screen: &mut Console) {
+    if let Err(error) = try_notify(chosen, question, what) {
         screen.message_with_tone(
             Tone::Careful,
             "note:",
@@ -21,9 +27,16 @@ pub(crate) fn notify_waiting(chosen: &Config, question: &Question, tool: &str, s
     }
 }
 
-/// Notifies of a question, and returns the error.
-pub(crate) fn try_notify(chosen: &Config, question: &Question, tool: &str) -> io::Result<()> {
-    let text = one_line(&format!("byleave: question {} about {tool} waits for you", short(&question.id)));
+/// Returns a question in one line, as its card says it, without secrets. A notification goes to other programs.
+pub(crate) fn short_text(sheet: &QuestionView) -> String {
+    let text = redact(&QuestionCard::new(sheet).short_text());
+    let cut: String = text.chars().take(TEXT_CHARS_MAX).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { text }
+}
+
+/// Notifies of a question, and returns the error. `what` says what the question is about.
+pub(crate) fn try_notify(chosen: &Config, question: &Question, what: &str) -> io::Result<()> {
+    let text = one_line(&format!("byleave: question {} waits for you: {what}", short(&question.id)));
     let nothing = || Err(io::Error::other("`notify_command` is empty; `byleave config edit` sets it"));
     match chosen.notify() {
         NotifySetting::Off => Ok(()),

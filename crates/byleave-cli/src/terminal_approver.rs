@@ -1,14 +1,16 @@
 //! The person at this terminal: the prompt as approver of the gate, and its backend on the audit log.
 
+use std::collections::HashMap;
 use std::env;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use anyhow::Result;
 use byleave_gate::approver::{Approver, Reply, TerminalApprover};
-use byleave_gate::audit_log::{AuditLog as _, PageRequest, QuestionFilter};
+use byleave_gate::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
 use byleave_gate::core::id::QuestionId;
 use byleave_gate::core::question_view::QuestionView;
+use byleave_gate::core::render::QuestionCard;
 use byleave_gate::core::standing_approval::StandingApproval;
 use byleave_gate::gate::{Gate, SubmittedAnswer};
 use byleave_gate::recorded_calls::find_covered;
@@ -16,6 +18,7 @@ use byleave_gate::settings::GateSettings;
 use byleave_terminal::inbox::{InboxBackend, InboxItem};
 use byleave_terminal::palette::Palette;
 use byleave_terminal::{Prompt, PromptSettings, QuestionBackend};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::app_context::AppContext;
@@ -32,6 +35,8 @@ use crate::undo_target;
 
 /// The maximum number of open questions in the list.
 const QUESTIONS_MAX: usize = 100_000;
+/// The maximum number of questions that are read from their records for one look at the list.
+const SHORT_TEXTS_MAX: usize = 200;
 /// The interval at which the list is read again even if nothing was written.
 const STALE_MS: u64 = 5_000;
 
@@ -91,17 +96,59 @@ pub(crate) fn is_dumb_terminal() -> bool {
     env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
+/// Returns the questions in one line each, as their cards say it. A question that cannot be read has none.
+pub(crate) async fn short_texts(
+    house: &AppContext,
+    options: &ResolvedOptions,
+    questions: &[QuestionId],
+) -> HashMap<QuestionId, String> {
+    let mut texts = HashMap::new();
+    if questions.is_empty() {
+        return texts;
+    }
+    let gate = house.gate(options, &options.cwd, AskArg::Inbox, options.settings.gate());
+    let Ok(gate) = gate else { return texts };
+    for question in questions {
+        if let Ok(sheet) = gate.question_view(*question).await {
+            texts.insert(*question, QuestionCard::new(&sheet).short_text());
+        }
+    }
+    texts
+}
+
 /// The backend of the prompt and the inbox: the audit log, and a gate for each answer.
 pub(crate) struct LocalBackend {
     options: ResolvedOptions,
     house: AppContext,
     handle: Handle,
+    /// The questions in one line each, as far as they are known.
+    short_texts: Mutex<HashMap<QuestionId, String>>,
 }
 
 impl LocalBackend {
     /// Creates the backend. Must be called within the runtime, because its users are threads without one.
     pub(crate) fn new(options: &ResolvedOptions, house: &AppContext) -> Self {
-        Self { options: options.clone(), house: house.clone(), handle: Handle::current() }
+        Self {
+            options: options.clone(),
+            house: house.clone(),
+            handle: Handle::current(),
+            short_texts: Mutex::default(),
+        }
+    }
+
+    /// Returns the questions as lines of a list. The newest ones that were not listed before are read from their records.
+    async fn items(&self, listed: &[QuestionItem]) -> Vec<InboxItem> {
+        let unknown = |item: &&QuestionItem| !self.short_texts.lock().contains_key(&item.question);
+        let new: Vec<QuestionId> =
+            listed.iter().filter(unknown).take(SHORT_TEXTS_MAX).map(|item| item.question).collect();
+        let texts = short_texts(&self.house, &self.options, &new).await;
+        let mut known = self.short_texts.lock();
+        known.extend(texts);
+        let item = |item: &QuestionItem| match known.get(&item.question) {
+            Some(text) => InboxItem::from(item).with_short_text(text.clone()),
+            None => InboxItem::from(item),
+        };
+        listed.iter().map(item).collect()
     }
 
     async fn answered(&self, sheet: &QuestionView, reply: Reply) -> Result<String> {
@@ -120,7 +167,7 @@ impl LocalBackend {
 impl QuestionBackend for LocalBackend {
     fn notify_waiting(&self, sheet: &QuestionView) {
         // The question is on the screen, so a failed notification is ignored.
-        notify::try_notify(&self.options.settings, &sheet.question, &sheet.resolved_tool.tool)
+        notify::try_notify(&self.options.settings, &sheet.question, &notify::short_text(sheet))
             .unwrap_or_default();
     }
 
@@ -160,7 +207,8 @@ impl InboxBackend for LocalBackend {
             self.house.audit_log.questions(QuestionFilter::default(), PageRequest::with_limit(QUESTIONS_MAX));
         let listed = self.handle.block_on(listed).map_err(|fault| fault.to_string())?;
         let now = now();
-        Ok(listed.iter().filter(|item| item.expires_at > now).map(InboxItem::from).collect())
+        let listed: Vec<QuestionItem> = listed.into_iter().filter(|item| item.expires_at > now).collect();
+        Ok(self.handle.block_on(self.items(&listed)))
     }
 
     fn question_view(&self, question: QuestionId) -> Result<QuestionView, String> {

@@ -107,6 +107,9 @@ pub enum Reply {
 /// The error of an approver that could not ask.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApproverError {
+    /// The person answers later: the question stays open.
+    #[error("the question stays open for a later answer")]
+    Later,
     /// The approver failed.
     #[error("{0}")]
     Failed(String),

@@ -17,6 +17,7 @@ mod inbox;
 mod layout;
 mod oidc_login;
 mod question;
+mod question_card;
 mod question_view;
 mod sign_in;
 mod signed_in_user;

@@ -9,7 +9,7 @@ use byleave_gate::core::id::{CallId, QuestionId, StandingApprovalId};
 use byleave_gate::core::question::{ApproverIdentity, Assurance, QuestionKind};
 use byleave_gate::core::question_view::QuestionView;
 use byleave_gate::core::refusal::{Code, Refusal};
-use byleave_gate::core::render::render;
+use byleave_gate::core::render::{QuestionCard, render};
 use byleave_gate::core::standing_approval::StandingApproval;
 use byleave_gate::gate::{AnswerError, SubmittedAnswer};
 
@@ -17,6 +17,7 @@ use crate::api_types::{AnswerChoice, ChallengeBody, check_length};
 use crate::caller::Caller;
 use crate::principal::{AccessScope, PrincipalKind};
 use crate::problem::{Problem, ProblemKind};
+use crate::tenant::Tenant;
 
 /// The word to type for a checkpoint.
 const RELEASE: &str = "release";
@@ -24,6 +25,8 @@ const LASTS_S_MAX: u32 = 31_622_400;
 const PATHS_MAX: usize = 10_000;
 const CHALLENGE_ITEMS_MAX: usize = 100;
 const RESULT_CHARS_MAX: usize = 100_000;
+/// The maximum number of questions whose short texts are kept.
+const SHORT_TEXTS_MAX: usize = 1_000;
 
 /// An answer that is on the record.
 pub(crate) struct AcceptedAnswer {
@@ -83,6 +86,22 @@ pub(crate) async fn open_question_view(
         return Err(Problem::not_found("question"));
     }
     Ok(caller.tenant.gate.question_view(question).await?)
+}
+
+/// Returns an open question in one line, as its card says it. `None` if it cannot be read.
+pub(crate) async fn short_text(tenant: &Tenant, question: QuestionId) -> Option<String> {
+    if let Some(known) = tenant.short_texts.lock().get(&question) {
+        return Some(known.clone());
+    }
+    let view = tenant.gate.question_view(question).await.ok()?;
+    let text = QuestionCard::new(&view).short_text();
+    let mut known = tenant.short_texts.lock();
+    // A question never changes, so old ones only take room.
+    if known.len() >= SHORT_TEXTS_MAX {
+        known.clear();
+    }
+    known.insert(question, text.clone());
+    Some(text)
 }
 
 fn reply(caller: &Caller, answer: AnswerChoice, sheet: &QuestionView) -> Result<Reply, Problem> {

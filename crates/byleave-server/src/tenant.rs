@@ -18,7 +18,7 @@ use byleave_gate::audit_log::{AuditLog, QuestionFilter};
 use byleave_gate::core::call::Mode;
 use byleave_gate::core::digest::Digest;
 use byleave_gate::core::entry::CallHeader;
-use byleave_gate::core::id::{AgentId, CallId, SessionId, TenantId};
+use byleave_gate::core::id::{AgentId, CallId, QuestionId, SessionId, TenantId};
 use byleave_gate::core::policy::Policy;
 use byleave_gate::core::record::Record;
 use byleave_gate::gate::Gate;
@@ -76,6 +76,8 @@ pub struct Tenant {
     pub(crate) trial_policy: Option<TrialPolicyBuilder>,
     /// Allows one full read of the audit log at a time. Verification, statistics and replays are expensive.
     pub(crate) full_read_permit: Arc<Semaphore>,
+    /// The open questions in one line each, as far as they were needed.
+    pub(crate) short_texts: Mutex<HashMap<QuestionId, String>>,
     checked: Mutex<Option<VerificationResult>>,
     driven: Mutex<HashMap<CallId, DrivenCall>>,
     room: Arc<Semaphore>,
@@ -121,6 +123,7 @@ impl Tenant {
             workers: None,
             trial_policy: None,
             full_read_permit: Arc::new(Semaphore::new(1)),
+            short_texts: Mutex::default(),
             checked: Mutex::default(),
             driven: Mutex::default(),
             room: Arc::new(Semaphore::new(limits.max_calls)),

@@ -65,7 +65,7 @@ impl Inbox {
     pub fn new(setting: DialogSettings) -> Self {
         Self {
             list: InboxList::default(),
-            setting: DialogSettings { can_go_back: true, ..setting },
+            setting: DialogSettings { can_go_back: true, has_one_key_answers: true, ..setting },
             filter: None,
             dialogue: None,
             news: Vec::new(),

@@ -125,7 +125,8 @@ impl ActivePrompt {
     fn converse(&self, tty: &mut Tty, wrote: &mut Option<Instant>) -> Result<Reply, ApproverError> {
         // Keys typed until now were not typed for this question.
         let ahead = tty.read_typed_ahead().map_err(|error| broke(&error))?;
-        let setting = DialogSettings { undo: self.backing.last_change(), ..self.manner.setting() };
+        let undo = self.backing.last_change();
+        let setting = DialogSettings { undo, can_answer_later: true, ..self.manner.setting() };
         let mut dialogue =
             QuestionDialog::new(vec![self.sheet.clone()], offered_scopes(&self.sheet), setting);
         if let Some(ago) = wrote.map(|wrote| wrote.elapsed()) {
@@ -175,7 +176,8 @@ impl ActivePrompt {
         step: DialogEvent,
     ) -> Result<Option<Reply>, ApproverError> {
         match step {
-            DialogEvent::Stay | DialogEvent::Back => {}
+            DialogEvent::Stay => {}
+            DialogEvent::Back => return Err(ApproverError::Later),
             DialogEvent::Reply(reply) => return Ok(Some(reply)),
             DialogEvent::PreviewApproval(leave) => {
                 self.draw(tty, dialogue)?;
@@ -217,6 +219,7 @@ impl ActivePrompt {
             Ok(Reply::StandingApproval(_)) => "yes, with a standing approval".to_owned(),
             Ok(Reply::Result { .. }) => "answered in the place of the tool".to_owned(),
             Ok(Reply::Abort) => "abort".to_owned(),
+            Err(ApproverError::Later) => "left open for a later answer".to_owned(),
             Err(fault) => format!("not answered: {}", make_visible(&fault.to_string(), EscapeLevel::Text)),
         };
         format!("asked about {tool}: {came}")

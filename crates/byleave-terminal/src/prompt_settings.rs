@@ -19,6 +19,14 @@ impl PromptSettings {
     /// Returns the settings of a dialog that begins now. It has nothing to undo, and the question cannot be left open.
     pub(crate) fn setting(&self) -> DialogSettings {
         let (palette, min_read_time_percent) = (self.palette, self.min_read_time_percent);
-        DialogSettings { palette, min_read_time_percent, can_go_back: false, undo: None, now: now() }
+        DialogSettings {
+            palette,
+            min_read_time_percent,
+            can_go_back: false,
+            can_answer_later: false,
+            has_one_key_answers: false,
+            undo: None,
+            now: now(),
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! One question, or several that get one answer. Keys and times go in, a drawing and an answer come out.
 //!
-//! Pure: it reads no terminal and no clock. A yes requires that the end of the question was on the screen and that the key guard
-//! accepted the key. For an irreversible call it also requires the typed words.
+//! It first shows the card of the question ([`QuestionCard`]). `d` shows the details: the whole page.
+//!
+//! Pure: it reads no terminal and no clock. A yes requires that the end of the card was on the screen and that the key guard accepted
+//! the key. If the card alone is not enough, the end of the details must have been on the screen. For an irreversible call a yes also
+//! requires the typed words.
 
 mod challenge;
 mod draw;
@@ -17,7 +20,7 @@ use byleave_core::call::Millis;
 use byleave_core::challenge::Challenge;
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::{QuestionView, RehearsalView};
-use byleave_core::render::{LineRole, RenderLine, Rendering, render};
+use byleave_core::render::{LineRole, QuestionCard, QuestionClass, RenderLine, Rendering, render};
 use byleave_core::standing_approval::StandingApproval;
 use byleave_gate::approver::{Reply, RiskLevel};
 use ratatui::buffer::Buffer;
@@ -35,6 +38,9 @@ pub use partial::ChangeSelection;
 pub use result::ResultEditor;
 pub use standing_approval::StandingApprovalForm;
 pub(crate) use standing_approval::offered_scopes;
+
+/// Why several questions cannot be approved together.
+const ALONE: &str = "one of them needs the case against it; answer it alone";
 
 /// The result of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +68,10 @@ pub struct DialogSettings {
     pub min_read_time_percent: u32,
     /// The person can leave the question and keep it open.
     pub can_go_back: bool,
+    /// The person can leave the question open for a later answer, although there is nothing to go back to.
+    pub can_answer_later: bool,
+    /// The person opened this screen to answer questions, so one key answers what is not grave.
+    pub has_one_key_answers: bool,
     /// A description of the change that an undo would revert, if there is one.
     pub undo: Option<String>,
     /// The current time, for standing approvals that expire.
@@ -74,7 +84,12 @@ pub struct QuestionDialog {
     setting: DialogSettings,
     gravity: RiskLevel,
     is_complete: bool,
-    view: QuestionPager,
+    class: QuestionClass,
+    /// Nothing that matters is folded on the card.
+    is_card_enough: bool,
+    card: QuestionPager,
+    details: QuestionPager,
+    page: DialogPage,
     guard: KeyGuard,
     stage: DialogMode,
     /// A remark about the last key.
@@ -82,6 +97,17 @@ pub struct QuestionDialog {
     /// The part below the question did not fit when it was last drawn.
     is_foot_cut: bool,
     offered: Result<Vec<ApprovalScope>, String>,
+}
+
+/// What is on the screen. `d` goes from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DialogPage {
+    /// What a person needs to answer in a few seconds.
+    Card,
+    /// The whole page, without ids and digests.
+    Details,
+    /// The whole page with ids and digests.
+    DetailsWithIds,
 }
 
 /// The activity of the person in the dialog.
@@ -128,12 +154,21 @@ impl QuestionDialog {
         offered: Result<Vec<ApprovalScope>, String>,
         setting: DialogSettings,
     ) -> Self {
-        let rendering = together(&sheets);
+        let details = together(&sheets, render);
+        let card = together(&sheets, |sheet| QuestionCard::new(sheet).to_rendering());
+        let cards: Vec<QuestionCard> = sheets.iter().map(QuestionCard::new).collect();
+        // A held result is what the question is about, so it is shown at once.
+        let is_release = |sheet: &QuestionView| sheet.question.kind == QuestionKind::Release;
+        let page = if sheets.iter().any(is_release) { DialogPage::Details } else { DialogPage::Card };
         let gravity = sheets.iter().map(RiskLevel::for_question).max().unwrap_or(RiskLevel::Irreversible);
         Self {
             guard: KeyGuard::new(gravity.min_read_time() * setting.min_read_time_percent.max(100) / 100),
-            view: QuestionPager::new(&rendering),
-            is_complete: rendering.complete && !sheets.is_empty(),
+            is_complete: details.complete && card.complete && !sheets.is_empty(),
+            class: cards.iter().map(|card| card.class).max().unwrap_or(QuestionClass::Grave),
+            is_card_enough: cards.iter().all(|card| card.is_enough),
+            card: QuestionPager::new(&card),
+            details: QuestionPager::new(&details),
+            page,
             gravity,
             sheets,
             setting,
@@ -141,6 +176,54 @@ impl QuestionDialog {
             said: None,
             is_foot_cut: false,
             offered,
+        }
+    }
+
+    /// Returns the page on the screen.
+    const fn view(&self) -> &QuestionPager {
+        match self.page {
+            DialogPage::Card => &self.card,
+            DialogPage::Details | DialogPage::DetailsWithIds => &self.details,
+        }
+    }
+
+    const fn view_mut(&mut self) -> &mut QuestionPager {
+        match self.page {
+            DialogPage::Card => &mut self.card,
+            DialogPage::Details | DialogPage::DetailsWithIds => &mut self.details,
+        }
+    }
+
+    /// Goes to the next page: the details, then with ids, then the card again.
+    fn turn_page(&mut self) {
+        match self.page {
+            DialogPage::Card => self.page = DialogPage::Details,
+            DialogPage::Details => {
+                self.page = DialogPage::DetailsWithIds;
+                self.details.toggle_details();
+            }
+            DialogPage::DetailsWithIds => {
+                self.details.toggle_details();
+                self.page = DialogPage::Card;
+            }
+        }
+    }
+
+    /// Returns what a person must still look at before a yes, if anything.
+    const fn unread(&self) -> Option<&'static str> {
+        const UNSEEN: &str = "scroll to the end first";
+        if !self.is_complete {
+            return Some("the question cannot be shown in full");
+        }
+        if self.details.has_reached_end() || self.is_card_enough && self.card.has_reached_end() {
+            return None;
+        }
+        if self.view().is_cut() {
+            return Some("the window is too narrow to show the question");
+        }
+        match self.page {
+            DialogPage::Card if !self.is_card_enough => Some("read the details first: press d"),
+            _ => Some(UNSEEN),
         }
     }
 
@@ -161,7 +244,7 @@ impl QuestionDialog {
 
     /// Returns the number of rows that the dialog would like to have.
     pub fn height(&mut self, columns: u16) -> usize {
-        self.view.rows(columns).saturating_add(self.foot_rows(columns)).saturating_add(1)
+        self.view_mut().rows(columns).saturating_add(self.foot_rows(columns)).saturating_add(1)
     }
 
     /// Draws the dialog with this much time left, and returns the position of the cursor.
@@ -302,18 +385,8 @@ impl QuestionDialog {
 
     /// Returns all choices, with the reason if one is unavailable.
     pub fn choices(&self) -> Vec<DialogChoice> {
-        let unseen = "scroll to the end first";
-        let approving = if !self.is_complete {
-            Some("the question cannot be shown in full")
-        } else if self.view.is_cut() {
-            Some("the window is too narrow to show the question")
-        } else if self.only().is_none() && self.sheets.iter().any(QuestionView::needs_challenge) {
-            Some("one of them needs the case against it; answer it alone")
-        } else if !self.view.has_reached_end() {
-            Some(unseen)
-        } else {
-            None
-        };
+        let is_alone_needed = self.is_complete && self.is_several_with_challenge();
+        let approving = if is_alone_needed { Some(ALONE) } else { self.unread() };
         let choice = |key, name, meaning: &str, off| DialogChoice {
             key,
             name,
@@ -333,25 +406,36 @@ impl QuestionDialog {
                 ),
                 choice('e', "edit", "the model sees your edited result", None),
                 choice('n', "withhold", "the model does not see the result", None),
-                choice('a', "abort", "stops everything", None),
-            ];
+            ]
+            .into_iter()
+            .chain(self.closing_choices())
+            .collect();
         }
         let yes = match self.stands() {
-            true => "commits exactly these changes; you can undo them",
+            true => "applies exactly these changes; you can undo them",
             false => "runs the call",
         };
-        let mut choices =
-            vec![choice('y', "yes", yes, approving), choice('n', "no", "refuses the call", None)];
+        let mut choices = vec![
+            choice('y', "yes", yes, approving),
+            choice('n', "no", "refuses the call, with your reason", None),
+        ];
         if let Some(sheet) = one {
+            let off = match (&self.offered, kind) {
+                (_, Some(QuestionKind::Checkpoint)) => Some("a standing approval cannot pass a checkpoint"),
+                (Err(_), _) => Some("a standing approval is not possible for this call"),
+                _ if sheet.needs_challenge() => Some("a yes needs the case against the call"),
+                (Ok(offers), _) if offers.is_empty() => {
+                    Some("a standing approval is not possible for this call")
+                }
+                (Ok(_), _) => approving,
+            };
+            let narrowest = self.offered.as_ref().ok().and_then(|offers| offers.first());
+            let meaning = narrowest.map_or_else(
+                || "yes, and later calls within limits that you choose".to_owned(),
+                |offer| format!("yes, and for an hour also: {}", offer.description),
+            );
+            choices.push(choice('a', "don't ask again", &meaning, off));
             choices.push(choice('e', "edit", "changes the arguments; the policy decides again", None));
-            if kind == Some(QuestionKind::Approval) {
-                choices.push(choice(
-                    'r',
-                    "result",
-                    "the model gets your result; the tool does not run",
-                    None,
-                ));
-            }
             let changes = |seen: &RehearsalView| match seen {
                 RehearsalView::Ran { rehearsal, .. } => {
                     rehearsal.is_committable() && rehearsal.changes.list.len() > 1
@@ -364,30 +448,53 @@ impl QuestionDialog {
                 } else {
                     approving
                 };
-                choices.push(choice('p', "part", "applies some of the changes", off));
+                choices.push(choice('p', "only some", "applies some of the changes", off));
             }
-            let off = match (&self.offered, kind) {
-                (_, Some(QuestionKind::Checkpoint)) => Some("a standing approval cannot pass a checkpoint"),
-                (Err(_), _) => Some("a standing approval is not possible for this call"),
-                _ if sheet.needs_challenge() => Some("a yes needs the case against the call"),
-                (Ok(offers), _) if offers.is_empty() => {
-                    Some("a standing approval is not possible for this call")
-                }
-                (Ok(_), _) => approving,
-            };
-            choices.push(choice(
-                'l',
-                "standing approval",
-                "yes, and later calls within limits that you choose",
-                off,
-            ));
+            if kind == Some(QuestionKind::Approval) {
+                choices.push(choice(
+                    'r',
+                    "result",
+                    "the model gets your result; the tool does not run",
+                    None,
+                ));
+            }
         }
-        if let Some(undo) = &self.setting.undo {
-            let meaning = format!("undoes {undo}; this question stays open");
-            choices.push(choice('u', "undo", &meaning, None));
-        }
-        choices.push(choice('a', "abort", "stops everything", None));
+        choices.extend(self.closing_choices());
         choices
+    }
+
+    /// Returns the choices at the end: undo, later and abort.
+    fn closing_choices(&self) -> Vec<DialogChoice> {
+        let choice = |key, name, meaning: &str| DialogChoice {
+            key,
+            name,
+            meaning: meaning.to_owned(),
+            disabled_reason: None,
+        };
+        let mut choices = Vec::new();
+        if let Some(undo) = &self.setting.undo {
+            choices.push(choice('u', "undo", &format!("undoes {undo}; this question stays open")));
+        }
+        if self.setting.can_go_back || self.setting.can_answer_later {
+            choices.push(choice('l', "later", "leaves the question open"));
+        }
+        choices.push(choice('x', "abort", "stops everything"));
+        choices
+    }
+
+    fn is_several_with_challenge(&self) -> bool {
+        self.only().is_none() && self.sheets.iter().any(QuestionView::needs_challenge)
+    }
+
+    /// Checks whether a letter needs no Enter: the person opened this screen to answer, and the letter only opens something, or says
+    /// yes to what is not grave.
+    fn needs_no_enter(&self, letter: char) -> bool {
+        self.setting.has_one_key_answers
+            && match letter {
+                'y' => self.class != QuestionClass::Grave,
+                'x' | 'u' => false,
+                _ => true,
+            }
     }
 
     fn only(&self) -> Option<&QuestionView> {
@@ -425,9 +532,9 @@ impl QuestionDialog {
             KeyPress::Backspace => self.guard.erased(now),
             KeyPress::Char(' ') if self.guard.chosen().is_none() && !self.guard.is_running() => {
                 self.guard.scrolled(now);
-                self.view.key(key);
+                self.view_mut().key(key);
             }
-            KeyPress::Char('d') if self.guard.accepts_view_key(now) => self.view.toggle_details(),
+            KeyPress::Char('d') if self.guard.accepts_view_key(now) => self.turn_page(),
             KeyPress::Char(c) => {
                 let choice = self.choices().into_iter().find(|choice| choice.key == *c);
                 let heard = self.guard.typed(now, *c, choice.is_some());
@@ -436,9 +543,15 @@ impl QuestionDialog {
                 {
                     self.guard.clear();
                     return match (*c, &self.offered) {
-                        ('l', Err(why)) => self.say(why.clone()),
+                        ('a', Err(why)) => self.say(why.clone()),
                         _ => self.say(off),
                     };
+                }
+                if heard == KeyDecision::Chosen(*c)
+                    && self.needs_no_enter(*c)
+                    && let KeyDecision::Confirmed(c) = self.guard.enter(now)
+                {
+                    return self.chosen(c);
                 }
             }
             KeyPress::Enter => {
@@ -447,7 +560,7 @@ impl QuestionDialog {
                 }
             }
             _ => {
-                self.view.key(key);
+                self.view_mut().key(key);
             }
         }
         DialogEvent::Stay
@@ -468,7 +581,8 @@ impl QuestionDialog {
             'n' => self.stage = DialogMode::Feedback(TextField::line()),
             'r' if is_release => self.stage = DialogMode::Mask(TextField::line()),
             'r' => self.stage = DialogMode::Result(ResultEditor::new()),
-            'a' => return DialogEvent::Reply(Reply::Abort),
+            'x' => return DialogEvent::Reply(Reply::Abort),
+            'l' => return DialogEvent::Back,
             'u' => return DialogEvent::Undo,
             'e' => {
                 if let Some(edit) = self.only().map(ValueEditor::for_question) {
@@ -480,7 +594,7 @@ impl QuestionDialog {
                     self.stage = DialogMode::Parts(parts);
                 }
             }
-            'l' => {
+            'a' => {
                 let form = match (self.only(), &self.offered) {
                     (Some(sheet), Ok(offers)) => {
                         StandingApprovalForm::new(sheet, offers.clone(), self.setting.now)
@@ -509,7 +623,7 @@ impl QuestionDialog {
 
     fn yes(&self, challenge: Option<Challenge>) -> DialogEvent {
         // The only place where a yes is made. On every path here, the person must have been able to see everything.
-        if !self.is_complete || !self.view.has_reached_end() {
+        if self.unread().is_some() {
             return DialogEvent::Stay;
         }
         DialogEvent::Reply(match challenge {
@@ -553,13 +667,13 @@ impl QuestionDialog {
 }
 
 /// Renders several questions on one page, each whole and behind a numbered line.
-fn together(sheets: &[QuestionView]) -> Rendering {
+fn together(sheets: &[QuestionView], draw: impl Fn(&QuestionView) -> Rendering) -> Rendering {
     if let [sheet] = sheets {
-        return render(sheet);
+        return draw(sheet);
     }
     let mut all = Rendering { lines: Vec::new(), complete: true };
     for (sheet, place) in sheets.iter().zip(1..) {
-        let one = render(sheet);
+        let one = draw(sheet);
         let text = format!("═══ {place} of {} ═══", sheets.len());
         all.lines.push(RenderLine { role: LineRole::Title, text, gutter: 0 });
         all.lines.extend(one.lines);

@@ -376,7 +376,8 @@ fn code(colourer: &mut SyntaxHighlighter, line: &RenderLine, palette: Palette) -
     pieces
 }
 
-/// Returns the path in the line above a difference.
+/// Returns the path in the line above a difference. A card has a plain path without quotes, after a letter.
 fn path(text: &str) -> &str {
-    text.split_once('“').and_then(|(_, rest)| rest.split_once('”')).map_or("", |(path, _)| path)
+    let quoted = text.split_once('“').and_then(|(_, rest)| rest.split_once('”'));
+    quoted.map_or_else(|| text.split_whitespace().nth(1).unwrap_or_default(), |(path, _)| path)
 }

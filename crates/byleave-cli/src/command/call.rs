@@ -116,7 +116,9 @@ pub(crate) async fn run(
     let tool = call.tool.clone();
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
     if let CallStatus::Waiting { question, .. } = &driven.call_status {
-        notify::notify_waiting(&chosen, question, &tool, screen);
+        let view = gate.question_view(question.id).await;
+        let what = view.map_or(tool, |view| notify::short_text(&view));
+        notify::notify_waiting(&chosen, question, &what, screen);
     }
     call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())

@@ -36,7 +36,7 @@ use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::terminal_approver::{LocalBackend, is_dumb_terminal, prompt_settings};
+use crate::terminal_approver::{self, LocalBackend, is_dumb_terminal, prompt_settings};
 use crate::time::{format_duration, format_utc, now};
 use crate::{json_output, mcp_servers, resume_call};
 
@@ -186,6 +186,8 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
         screen.message("there are no open questions");
     } else {
         let now = now();
+        let ids: Vec<QuestionId> = open.iter().map(|item| item.question).collect();
+        let texts = terminal_approver::short_texts(&house, options, &ids).await;
         let rows: Vec<Vec<String>> = open
             .iter()
             .map(|item| {
@@ -198,7 +200,7 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
                     kind(item.kind).to_owned(),
                     one_line(&item.call_summary.agent),
                     one_line(&item.call_summary.tool),
-                    one_line(&item.call_summary.summary),
+                    one_line(texts.get(&item.question).unwrap_or(&item.call_summary.summary)),
                 ]
             })
             .collect();

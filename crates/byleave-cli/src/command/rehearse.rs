@@ -25,10 +25,9 @@ use byleave_gate::gate::Gate;
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus};
 use byleave_sandbox::guarantee::Guarantee;
 use clap::Args as Group;
-use rustix::termios::{QueueSelector, tcflush};
 use serde_json::json;
 
-use self::keyboard::{KeyboardInput, LineReader};
+use self::keyboard::{KeyReader, KeyboardInput};
 use crate::app_context::{AppContext, recover_and_gc_copies};
 use crate::args::{AskArg, guarantee};
 use crate::call_display::{self, relative};
@@ -256,22 +255,22 @@ async fn choose(
         return Ok(RehearsalChoice::Later);
     }
     // Keys typed while it ran were not typed for this question.
+    let mut keyboard = KeyReader::new()?;
     std::thread::sleep(RiskLevel::Normal.min_read_time());
-    tcflush(io::stdin(), QueueSelector::IFlush)?;
-    let mut keyboard = LineReader::new()?;
+    keyboard.discard_typed_ahead()?;
     let apply =
         if rehearsal.is_committable() { "[y] apply this" } else { "[y] run it again with these hosts" };
     loop {
-        let some = rehearsal.changes.list.len() > 1 && rehearsal.is_committable();
-        let some = if some { "  [s] apply some" } else { "" };
+        let is_divisible = rehearsal.changes.list.len() > 1 && rehearsal.is_committable();
+        let (some, keys) = if is_divisible { ("  [p] only some", "ynldp") } else { ("", "ynld") };
         let asked = format!("{apply}  [n] discard it{some}  [d] differences  [l] later > ");
-        match keyboard.prompt(&asked).await? {
-            KeyboardInput::Line(line) => match line.as_str() {
-                "y" | "yes" => return Ok(yes()),
-                "n" | "no" => return Ok(no()),
-                "l" | "later" => return Ok(RehearsalChoice::Later),
-                "d" | "diff" => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
-                "s" | "some" => match some_of(rehearsal, options, &mut keyboard).await? {
+        match keyboard.prompt(&asked, keys).await? {
+            KeyboardInput::Key(key) => match key {
+                'y' => return Ok(yes()),
+                'n' => return Ok(no()),
+                'l' => return Ok(RehearsalChoice::Later),
+                'd' => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
+                'p' => match some_of(rehearsal, options, &mut keyboard).await? {
                     Some(paths) if !paths.is_empty() => {
                         return Ok(RehearsalChoice::Reply(Reply::Partial { paths, note: None }));
                     }
@@ -290,7 +289,7 @@ async fn choose(
 async fn some_of(
     rehearsal: &Rehearsal,
     options: &ResolvedOptions,
-    keyboard: &mut LineReader,
+    keyboard: &mut KeyReader,
 ) -> Result<Option<Vec<String>>> {
     let mut applied = Vec::new();
     for change in &rehearsal.changes.list {
@@ -298,17 +297,11 @@ async fn some_of(
         // The question names what happens to the file, because "keep" would mean the opposite for a deletion.
         let verb = change.kind().verb();
         let asked = format!("{verb} {path}?  [y] {verb} it  [n] leave it as it was > ");
-        loop {
-            match keyboard.prompt(&asked).await? {
-                KeyboardInput::Line(line) if ["y", "yes"].contains(&line.as_str()) => {
-                    applied.push(change.path.clone());
-                }
-                KeyboardInput::Line(line) if ["n", "no"].contains(&line.as_str()) => {}
-                KeyboardInput::Line(_) => continue,
-                KeyboardInput::End => return Ok(Some(Vec::new())),
-                KeyboardInput::Interrupt => return Ok(None),
-            }
-            break;
+        match keyboard.prompt(&asked, "yn").await? {
+            KeyboardInput::Key('y') => applied.push(change.path.clone()),
+            KeyboardInput::Key(_) => {}
+            KeyboardInput::End => return Ok(Some(Vec::new())),
+            KeyboardInput::Interrupt => return Ok(None),
         }
     }
     Ok(Some(applied))

@@ -153,7 +153,7 @@ fn attend(sitting: &mut TerminalSession, until: &str, time: Duration) -> bool {
             if std::mem::take(&mut has_chosen) {
                 sitting.press("\r");
             }
-        } else if screen.contains("a abort") && !screen.contains('⏳') && !has_chosen {
+        } else if screen.contains("x abort") && !screen.contains('⏳') && !has_chosen {
             sitting.press("y");
             has_chosen = true;
         }
@@ -193,7 +193,7 @@ fn killed_at_any_moment_a_chat_goes_on_and_nothing_runs_twice() {
         std::fs::remove_file(&log).unwrap_or_default();
         let mut sitting = project.sitting(&["agent", "chat", "Mend it."]);
         late += usize::from(attend(&mut sitting, done, Duration::from_millis(dice.below(takes))));
-        asked += usize::from(sitting.screen().contains("a abort"));
+        asked += usize::from(sitting.screen().contains("x abort"));
         sitting.kill();
         let list = conversations();
         let list = list.as_array().unwrap();

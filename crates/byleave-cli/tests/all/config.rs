@@ -146,7 +146,7 @@ fn a_question_that_waits_is_told_by_a_command() {
     let told = world.quietly(&["call", "append_line", "--args", NOTE, "--ask", "inbox"], "");
     assert_eq!(told.status.code(), Some(4), "{told:?}");
     let said = fs::read_to_string(&pipe).unwrap();
-    assert!(said.contains("about append_line waits for you"), "{said}");
+    assert!(said.contains("waits for you: Call “append_line”"), "{said}");
     fs::write(own(&world), "notify = \"command\"\nnotify_command = [\"/nowhere/at/all\"]\n").unwrap();
     let told =
         world.quietly(&["call", "append_line", "--args", NOTE, "--ask", "inbox", "--session", "s"], "");

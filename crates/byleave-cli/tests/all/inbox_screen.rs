@@ -38,7 +38,7 @@ fn a_question_is_opened_read_and_answered() {
     sitting.await_shown("3 open");
     insta::assert_snapshot!("list", shown(&world, &sitting));
     sitting.press("\r");
-    sitting.await_shown("May this call");
+    sitting.await_shown("Call “append_line”");
     sitting.choose("y", "yes");
     sitting.await_shown("appended 6 bytes");
     sitting.await_shown("2 open");
@@ -130,7 +130,7 @@ fn abort_and_ctrl_c_leave_with_130() {
     let mut sitting = sit(&world);
     sitting.await_shown("1 open");
     sitting.press("\r");
-    sitting.choose("a", "abort");
+    sitting.choose("x", "abort");
     assert_eq!(sitting.end().0, Some(130));
     let mut sitting = sit(&world);
     sitting.await_shown("no open questions");

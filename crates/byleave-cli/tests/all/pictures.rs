@@ -99,7 +99,7 @@ fn the_pictures_show_the_screens() {
     sitting.await_screen("nothing marked", |screen| !screen.contains("marked,"));
     sitting.resize(COLUMNS, 32);
     sitting.press("\u{1b}[H\r");
-    sitting.choose("l", "standing approval");
+    sitting.choose("a", "don't ask again");
     sitting.await_shown("would have covered");
     draw(&desk, &sitting, "leave");
     sitting.press("\u{1b}");

@@ -149,23 +149,24 @@ fn a_person_at_a_terminal_is_asked_once_it_was_shown() {
         let mut sitting = TerminalSession::before(desk.by_another(command));
         for (prompt, key) in answer {
             sitting.await_text(prompt);
-            sitting.press(&format!("{key}\n"));
+            sitting.press(key);
         }
         sitting.end()
     };
     let (code, seen) = sit(&[("later > ", "d"), ("later > ", "y")], "printf bye > notes.txt");
     assert!(code == Some(0) && seen.contains("-hello") && seen.contains("committed:"), "{seen}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
-    let (code, seen) = sit(&[("later > ", "n")], "rm notes.txt");
+    // One key answers, and no other key does.
+    let (code, seen) = sit(&[("later > ", "xq\r\nn")], "rm notes.txt");
     assert!(code == Some(0) && seen.contains("discarded"), "{seen}");
     assert_eq!(desk.text("notes.txt").as_deref(), Some("bye"));
     let answers =
-        [("later > ", "s"), ("create a?  [y] create it  [n] leave it as it was > ", "y"), ("create b?", "n")];
+        [("later > ", "p"), ("create a?  [y] create it  [n] leave it as it was > ", "y"), ("create b?", "n")];
     let (code, seen) = sit(&answers, "touch a b; true");
     assert!(code == Some(0), "{seen}");
     assert_eq!((desk.text("a").as_deref(), desk.text("b")), (Some(""), None));
     // The prompt says what a yes does to a file. Nobody reads "keep" over a deletion.
-    let answers = [("later > ", "s"), ("delete a?  [y] delete it  [n] leave it as it was > ", "n")];
+    let answers = [("later > ", "p"), ("delete a?  [y] delete it  [n] leave it as it was > ", "n")];
     let answers = [&answers[..], &[("change notes.txt?  [y] change it", "y")]].concat();
     let (code, seen) = sit(&answers, "rm a; printf new > notes.txt");
     assert!(code == Some(0) && !seen.contains("keep?"), "{seen}");
@@ -182,7 +183,7 @@ fn ctrl_c_at_the_prompt_leaves_and_changes_nothing() {
         let mut sitting = TerminalSession::before(desk.by_another(command));
         for (place, prompt) in prompts.iter().enumerate() {
             if place > 0 {
-                sitting.press("s\n");
+                sitting.press("p");
             }
             sitting.await_text(prompt);
         }

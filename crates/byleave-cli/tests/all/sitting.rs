@@ -65,7 +65,7 @@ impl TerminalSession {
             self.look(Duration::from_millis(100));
             // A question that is being closed loses its key hints first.
             let screen = self.screen();
-            if screen.lines().any(|row| row.starts_with("── ")) && screen.contains("a abort") {
+            if screen.lines().any(|row| row.starts_with("── ")) && screen.contains("x abort") {
                 return true;
             }
             if self.child.try_wait().unwrap().is_some() {

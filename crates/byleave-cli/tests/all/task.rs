@@ -123,7 +123,7 @@ fn a_model_mends_a_failing_test_and_a_person_answers_once() {
     while sitting.asks() {
         asked += 1;
         sitting.choose("y", "yes");
-        sitting.await_screen("the question is gone", |screen| !screen.contains("a abort"));
+        sitting.await_screen("the question is gone", |screen| !screen.contains("x abort"));
     }
     let (code, seen) = sitting.end();
     assert_eq!((code, asked), (Some(0), 1), "{seen}");

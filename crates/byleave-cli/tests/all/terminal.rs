@@ -65,7 +65,7 @@ fn an_edit_is_what_runs() {
 fn abort_exits_with_130() {
     let world = CliTestWorld::new();
     let mut sitting = asks(&world);
-    sitting.choose("a", "abort");
+    sitting.choose("x", "abort");
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(130), "{seen}");
     assert!(!world.workspace().join("notes.txt").exists());
@@ -233,7 +233,7 @@ fn a_leave_shows_its_rule_and_what_it_would_have_covered() {
         assert_eq!(sitting.end().0, Some(0));
     }
     let mut sitting = asks(&world);
-    sitting.choose("l", "standing approval");
+    sitting.choose("a", "don't ask again");
     sitting.await_shown("would have covered 2");
     insta::assert_snapshot!("leave", sitting.shown(&world));
     // The approval cannot be confirmed in a window that is too small for its rule.

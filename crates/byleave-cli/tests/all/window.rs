@@ -18,6 +18,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 const DRAWN: &[u8] = b"\x1b[?2026l";
 /// Shown by a prompt while it waits for the keyboard to be quiet, or until the question was visible for long enough.
 const WAITS: &str = "⏳";
+/// Shown below a question that is read and not yet answered.
+const CHOICES: &str = "x abort";
+/// Shown below the card of a question.
+pub(crate) const CARD: &str = "── in short";
+/// Shown below a card that does not say everything.
+const NEEDS_DETAILS: &str = "a yes needs the details";
 
 /// A terminal and its screen.
 pub(crate) struct TestWindow {
@@ -124,16 +130,37 @@ impl TestWindow {
     /// Waits until a key can answer, because the question was visible for long enough.
     pub(crate) fn await_ready(&mut self) {
         self.await_screen("ready for an answer", |screen| {
-            screen.contains("a abort") && !screen.contains(WAITS)
+            screen.contains(CHOICES) && !screen.contains(WAITS)
         });
     }
 
-    /// Chooses a letter, and confirms it once it is on the screen.
+    /// Chooses a letter, and confirms it if the screen wants that. Before an answer that approves, reads the details if they are needed.
     pub(crate) fn choose(&mut self, letter: &str, name: &str) {
         self.await_ready();
+        if ["y", "a", "p"].contains(&letter) && self.screen().contains(NEEDS_DETAILS) {
+            self.open_details();
+            self.press("\u{1b}[F");
+            self.await_screen("the end", |screen| !screen.contains("below"));
+            self.await_ready();
+        }
         self.press(letter);
-        self.await_shown(&format!("{name}: "));
-        self.press("\r");
+        let chosen = format!("{name}: ");
+        self.await_screen(&format!("`{chosen}` or an answer"), |screen| {
+            screen.contains(&chosen) || !screen.contains(CHOICES)
+        });
+        // A screen that was opened to answer questions does not ask for Enter.
+        if self.screen().contains(&chosen) {
+            self.press("\r");
+        }
+    }
+
+    /// Goes from the card of a question to its details.
+    pub(crate) fn open_details(&mut self) {
+        self.await_ready();
+        if self.screen().contains(CARD) {
+            self.press("d");
+            self.await_screen("the details", |screen| screen.contains(CHOICES) && !screen.contains(CARD));
+        }
     }
 
     /// Processes new output. Returns whether there was any.

@@ -32,6 +32,10 @@ const SAID_WARNINGS: [&str; 4] = [
     "the store of before-images is full",
     "failed: ",
 ];
+/// What a card says about a call whose effects cannot be undone.
+const CANNOT_UNDO: &str = "CANNOT BE UNDONE.";
+/// What a card says about a call that is not known to be undoable.
+const MAYBE_NO_UNDO: &str = "It may be impossible to undo.";
 /// The maximum number of lines of output on a card.
 const OUTPUT_LINES_MAX: usize = 3;
 /// The maximum length of a line of output on a card.
@@ -84,15 +88,21 @@ impl QuestionCard {
         let mut page = RenderingBuilder::default();
         let rehearsal = ran(view);
         let class = class(view);
-        let headline = headline::headline(&mut page, view);
+        let mut headline = headline::headline(&mut page, view);
         let must_list = protected_paths(view);
         let changes = rehearsal.map_or_else(CardChanges::default, |ran| {
             changes::changes(&mut page, &ran.changes, &view.cwd, &|path| must_list.iter().any(|p| p == path))
         });
+        let is_named = headline.names_change && changes.files.len() == 1;
+        if let (true, Some(line), [file]) = (is_named, headline.lines.first_mut(), changes.files.as_slice()) {
+            line.push_str(&file.counts());
+        }
+        // The headline of an edit says what it changed, and its tool prints nothing else.
+        let told = rehearsal.filter(|ran| !is_named || ran.status != ExecutionStatus::Succeeded);
         let mut card = Self {
             class,
-            tried: rehearsal.map(|ran| tried(ran, &changes)),
-            output: rehearsal.map(|ran| output(&mut page, ran)).unwrap_or_default(),
+            tried: told.map(|ran| tried(ran, &changes)),
+            output: told.map(|ran| output(&mut page, ran)).unwrap_or_default(),
             warnings: warnings(&mut page, view),
             uses: uses(&mut page, view),
             undo: undo(view, class).to_owned(),
@@ -129,15 +139,16 @@ impl QuestionCard {
         if let Some(tried) = &self.tried {
             page.push_line(LineRole::Outcome, "  ", tried);
         }
-        self.changes.write(page);
+        self.changes.write(page, self.headline.names_change && self.changes.files.len() == 1);
         for line in &self.output {
             page.push_line(LineRole::Content, GUTTER, line);
         }
         for line in &self.uses {
             page.push_line(LineRole::Outcome, "  ", line);
         }
-        let undo_role =
-            if self.class == QuestionClass::Grave { LineRole::Warning } else { LineRole::Outcome };
+        let is_loss = [CANNOT_UNDO, MAYBE_NO_UNDO].contains(&self.undo.as_str());
+        let is_warning = self.class == QuestionClass::Grave && is_loss;
+        let undo_role = if is_warning { LineRole::Warning } else { LineRole::Outcome };
         let gutter = if undo_role == LineRole::Warning { WARNING_GUTTER } else { "  " };
         page.push_line(undo_role, gutter, &self.undo);
         page.push_line(LineRole::Reason, "  ", &self.why);
@@ -197,7 +208,13 @@ fn class(view: &QuestionView) -> QuestionClass {
         Some(cause) => is_grave_cause(cause),
         None => true,
     };
-    let leaves = |effect: &Effect| matches!(effect, Effect::Unconfined { .. } | Effect::Send { .. });
+    let is_committable = rehearsal.is_some_and(Rehearsal::is_committable);
+    let leaves = |effect: &Effect| match effect {
+        Effect::Unconfined { .. } | Effect::Send { .. } => true,
+        // What is deleted outside of a copy is gone.
+        Effect::Delete { .. } => !is_committable,
+        _ => false,
+    };
     if view.question.kind != QuestionKind::Approval
         || view.plan.irreversible
         || view.resolved_tool.destructive
@@ -237,11 +254,13 @@ fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
         ExecutionStatus::Failed => ", and failed",
         _ => ", and was stopped",
     };
-    let did = match changes.total() {
-        0 => "changed nothing".to_owned(),
+    let did = match changes.files_total {
+        0 if changes.repository.is_empty() => "changed nothing".to_owned(),
+        0 => "changed only .git".to_owned(),
         count => format!("changed {}", format_count(count, "file", "files")),
     };
-    format!("On a copy it {did}{ended}.")
+    let place = if ran.blocked_hosts.is_empty() { "a copy" } else { "a copy without network" };
+    format!("On {place} it {did}{ended}.")
 }
 
 /// Returns the last lines of the output, and whether there are more.
@@ -256,7 +275,7 @@ fn output(page: &mut RenderingBuilder, ran: &Rehearsal) -> Vec<String> {
     });
     let mut shown: Vec<String> = shown.collect();
     if from > 0 {
-        shown.insert(0, format!("… {}", format_count(from, "more line", "more lines")));
+        shown.insert(0, format!("… {}", format_count(from, "earlier line", "earlier lines")));
     }
     shown
 }
@@ -336,12 +355,14 @@ fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
 
 fn undo(view: &QuestionView, class: QuestionClass) -> &'static str {
     let wants_network = ran(view).is_some_and(|ran| !ran.is_committable());
+    let reads = |effect: &Effect| matches!(effect, Effect::Read { .. } | Effect::Reach { .. });
+    let only_reads = !view.plan.effects.is_empty() && view.plan.effects.iter().all(reads);
     match class {
         _ if view.question.kind == QuestionKind::Release => {
             "It has run. You decide whether the model sees its result."
         }
-        _ if view.plan.irreversible => "CANNOT BE UNDONE.",
-        _ if view.plan.read_only => "Only reads.",
+        _ if view.plan.irreversible => CANNOT_UNDO,
+        _ if view.plan.read_only || only_reads => "Only reads.",
         QuestionClass::Undoable => "Can be undone: byleave undo.",
         _ if wants_network => "Network traffic cannot be undone.",
         QuestionClass::Ordinary | QuestionClass::Grave
@@ -349,7 +370,7 @@ fn undo(view: &QuestionView, class: QuestionClass) -> &'static str {
         {
             "Changes to files can be undone: byleave undo."
         }
-        QuestionClass::Ordinary | QuestionClass::Grave => "It may be impossible to undo.",
+        QuestionClass::Ordinary | QuestionClass::Grave => MAYBE_NO_UNDO,
     }
 }
 

@@ -100,6 +100,11 @@ fn reasons(view: &mut QuestionView) -> &mut Vec<DecisionReason> {
 
 const EDIT: &str = "@@ -2,3 +2,3 @@\n \n-def total(items, vat=0.19):\n+def total(items, vat=0.21):\n     return sum(items)\n";
 
+const CARDS_HEAD: &str = "# The card of a question in many situations
+
+This page is written by a test: `BYLEAVE_GUIDE=write cargo nextest run --workspace -E 'package(byleave-core) and test(card::)'`. [How to answer](questions.md).
+";
+
 /// The situations: a name, the question, and its class.
 fn situations() -> Vec<(&'static str, QuestionView, QuestionClass)> {
     use QuestionClass::{Grave, Ordinary, Undoable};
@@ -364,6 +369,30 @@ fn thirty_situations_have_a_card_that_is_understood_at_a_glance() {
     }
     assert!(fits >= 25, "{fits} of {} cards fit 80×24", all.len());
     insta::assert_snapshot!("cards", page);
+}
+
+/// The guide shows every situation. `BYLEAVE_GUIDE=write` writes the page again.
+#[test]
+fn the_guide_shows_the_card_of_every_situation() {
+    let mut page = String::from(CARDS_HEAD);
+    for (name, view, class) in situations() {
+        let card = QuestionCard::new(&view);
+        let rows: Vec<String> = shown(&view).into_iter().map(|row| row.text.trim_end().to_owned()).collect();
+        let details = if card.is_enough { "" } else { ", and a yes needs the details" };
+        let class = format!("{class:?}").to_lowercase();
+        let mut title = name.to_owned();
+        title.replace_range(..1, &name[..1].to_uppercase());
+        page.push_str(&format!(
+            "\n## {title}\n\nThe question is {class}{details}. In a list: `{}`\n\n```text\n{}\n```\n",
+            card.short_text(),
+            rows.join("\n")
+        ));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/cards.md");
+    if std::env::var("BYLEAVE_GUIDE").is_ok_and(|how| how == "write") {
+        std::fs::write(path, &page).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap_or_default(), page, "BYLEAVE_GUIDE=write writes it");
 }
 
 /// The words of ours and of the call that a person reads before the choices. Differences and output are looked at, not read.

@@ -320,17 +320,18 @@ pub(crate) async fn ask(
         Ok(by) => (by, ask_approver(approver, sheet, limit).await),
         Err(broken) => (By { name: "unnamed".into(), assurance: Assurance::Program }, Err(broken)),
     };
-    if let (Ok(reply), QuestionKind::Approval) = (&reply, question.kind)
+    if let (Ok(Some(reply)), QuestionKind::Approval) = (&reply, question.kind)
         && let Some(why) = decline_message(reply, &by.name)
     {
         parts.in_flight.declined().put(exactly, why);
     }
     let remembered = match &reply {
-        Ok(reply) => remembered_hosts(parts, desk, question, reply).await,
-        Err(_) => None,
+        Ok(Some(reply)) => remembered_hosts(parts, desk, question, reply).await,
+        Ok(None) | Err(_) => None,
     };
     let events = match reply {
-        Ok(reply) => answer_events(desk, question, (reply, remembered), by.clone())
+        Ok(None) => return None,
+        Ok(Some(reply)) => answer_events(desk, question, (reply, remembered), by.clone())
             .map_err(|why| (FailureCause::InvalidResponse, why.to_string())),
         Err((broke, why)) => Err((broke, why)),
     };
@@ -476,23 +477,29 @@ async fn approver_identity(
 fn failure(broken: PluginFailure<ApproverError>) -> (FailureCause, String) {
     match broken {
         PluginFailure::Failed(ApproverError::InvalidResponse(why)) => (FailureCause::InvalidResponse, why),
-        PluginFailure::Failed(fault @ ApproverError::Failed(_)) => (FailureCause::Error, fault.to_string()),
+        PluginFailure::Failed(fault @ (ApproverError::Failed(_) | ApproverError::Later)) => {
+            (FailureCause::Error, fault.to_string())
+        }
         PluginFailure::Panicked(why) => (FailureCause::Panic, format!("panicked: {why}")),
         PluginFailure::TimedOut(limit) => (FailureCause::Timeout, format!("took longer than {limit:?}")),
     }
 }
 
+/// Returns the reply of an approver, or `None` if the question stays open for a later answer.
 async fn ask_approver(
     approver: Arc<dyn Approver>,
     sheet: QuestionView,
     limit: Duration,
-) -> Result<Reply, (FailureCause, String)> {
+) -> Result<Option<Reply>, (FailureCause, String)> {
     let rendering: Rendering = render(&sheet);
     if !rendering.complete {
         return Err((FailureCause::Error, "the question cannot be shown in full".into()));
     }
     let answer = guard(limit, move || async move { approver.ask(&sheet, &rendering).await }).await;
-    answer.map_err(failure)
+    match answer {
+        Err(PluginFailure::Failed(ApproverError::Later)) => Ok(None),
+        answer => answer.map(Some).map_err(failure),
+    }
 }
 
 fn unattended_answer(question: &Question) -> RecordEvent {

@@ -7,7 +7,7 @@ use byleave_gate::clock::{Clock as _, SystemClock};
 use byleave_gate::core::escape::{EscapeLevel, make_visible};
 use byleave_gate::core::id::QuestionId;
 use byleave_gate::core::question_view::QuestionView;
-use byleave_gate::core::render::render;
+use byleave_gate::core::render::{QuestionCard, render};
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -15,7 +15,8 @@ use super::answer::{check_confirmation, check_read_time, digest};
 use super::error_page::ErrorPage;
 use super::form::{CsrfForm, FormFields};
 use super::layout::{csrf_field, page};
-use super::question_view::{HeadingLevel, lines, render_diffs, time_left};
+use super::question_card;
+use super::question_view::HeadingLevel;
 use super::signed_in_user::SignedInUser;
 use crate::api_types::AnswerChoice;
 use crate::principal::AccessScope;
@@ -43,18 +44,16 @@ pub(super) async fn show(
     let words = sheets
         .iter()
         .find_map(|sheet| RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind));
-    let soonest = sheets.iter().map(|sheet| sheet.question.expires_at).min().unwrap_or(0);
     let body = html! {
         article data-dwell=(gravest.min_read_time().as_millis()) {
             h1 { (sheets.len()) " questions, one answer" }
             @for (place, sheet) in (1..).zip(&sheets) {
                 section aria-label={ "Question " (place) } {
                     p.place { (place) " of " (sheets.len()) }
-                    (lines(&render(sheet), HeadingLevel::Section))
-                    (render_diffs(sheet))
+                    (question_card::card(sheet, &QuestionCard::new(sheet), HeadingLevel::Section, SystemClock.now()))
+                    (question_card::details(sheet, &QuestionCard::new(sheet), HeadingLevel::Section))
                 }
             }
-            (time_left(soonest, SystemClock.now()))
             section.answers #answers aria-label="Your answer" {
                 h2 { "Your answer to all of them" }
                 @if complete {

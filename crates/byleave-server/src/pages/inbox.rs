@@ -1,11 +1,14 @@
 //! The inbox: open questions, updated live.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::{Html, Redirect};
 use byleave_gate::audit_log::{PageRequest, QuestionItem};
 use byleave_gate::clock::{Clock as _, SystemClock};
 use byleave_gate::core::admin_action::AdminActionKind;
 use byleave_gate::core::escape::{EscapeLevel, make_visible};
+use byleave_gate::core::id::QuestionId;
 use byleave_gate::core::question::QuestionKind;
 use byleave_gate::core::time_format::format_duration;
 use maud::{Markup, html};
@@ -18,9 +21,13 @@ use super::text::ago;
 use crate::api_types::check_length;
 use crate::principal::AccessScope;
 use crate::state::App;
+use crate::submit_answer;
 
 /// The maximum number of listed questions. Answer these first to see more.
 pub(super) const LISTED_MAX: usize = 200;
+
+/// The maximum number of questions whose cards are read for the list.
+const SHORT_TEXTS_MAX: usize = 50;
 
 /// Shows the open questions.
 pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Result<Html<String>, ErrorPage> {
@@ -28,6 +35,7 @@ pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Resu
     let tenancy = &visitor.caller.tenant;
     let items =
         tenancy.audit_log.questions(tenancy.open_questions(), PageRequest::with_limit(LISTED_MAX)).await?;
+    let texts = short_texts(&visitor, &items).await;
     let halted = tenancy.ledger.active_halt(tenancy.id()).await?;
     let why = halted.as_ref().map(|act| match &act.kind {
         AdminActionKind::Halt { reason: why } => format!("{} halted everything: {why}", act.actor),
@@ -36,18 +44,29 @@ pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Resu
     let body = html! {
         h1 { "Inbox" }
         @if why.is_some() { (halting(&visitor, why.as_deref())) }
-        form #list method="get" action="/answer-several" data-live { (list(&items)) }
+        form #list method="get" action="/answer-several" data-live { (list(&items, &texts)) }
         @if why.is_none() { (halting(&visitor, None)) }
         details.keys {
             summary { "Keys" }
             p { kbd { "j" } " " kbd { "k" } " down and up, " kbd { "Enter" } " opens, " kbd { "x" } " marks. On a question: " kbd { "y" } " yes, " kbd { "n" } " no, "
-                kbd { "e" } " edit, " kbd { "p" } " part, " kbd { "l" } " standing approval, " kbd { "a" } " stop everything, " kbd { "Esc" } " back. A letter selects an answer, Enter sends it." }
+                kbd { "a" } " don’t ask again, " kbd { "e" } " edit, " kbd { "p" } " only some, " kbd { "d" } " details, " kbd { "l" } " later, " kbd { "x" } " stop everything. A letter selects an answer, Enter sends it." }
         }
     };
     Ok(page(&visitor, "Inbox", "/", &body))
 }
 
-fn list(items: &[QuestionItem]) -> Markup {
+/// Returns the first questions in one line each, as their cards say it.
+async fn short_texts(visitor: &SignedInUser, items: &[QuestionItem]) -> HashMap<QuestionId, String> {
+    let mut texts = HashMap::new();
+    for item in items.iter().take(SHORT_TEXTS_MAX) {
+        if let Some(text) = submit_answer::short_text(&visitor.caller.tenant, item.question).await {
+            texts.insert(item.question, text);
+        }
+    }
+    texts
+}
+
+fn list(items: &[QuestionItem], texts: &HashMap<QuestionId, String>) -> Markup {
     let now = SystemClock.now();
     html! {
         p.count { @match items.len() {
@@ -58,26 +77,30 @@ fn list(items: &[QuestionItem]) -> Markup {
         } }
         @if !items.is_empty() {
             ul.questions {
-                @for item in items { (entry(item, now)) }
+                @for item in items { (entry(item, texts.get(&item.question), now)) }
             }
             button type="submit" { "Answer the marked questions together" }
         }
     }
 }
 
-fn entry(item: &QuestionItem, now: u64) -> Markup {
+fn entry(item: &QuestionItem, text: Option<&String>, now: u64) -> Markup {
+    let tool = make_visible(&item.call_summary.tool, EscapeLevel::Name);
+    let summary = make_visible(&item.call_summary.summary, EscapeLevel::Text);
+    // The text of a card is escaped where it is made.
+    let text = text.cloned().unwrap_or_else(|| format!("{tool}  {summary}"));
+    let is_grave = text.starts_with('⚠');
     let kind = match item.kind {
         QuestionKind::Approval => "",
         QuestionKind::Checkpoint => "checkpoint",
         QuestionKind::Release => "result",
     };
     html! {
-        li data-id=(item.question) {
-            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (make_visible(&item.call_summary.summary, EscapeLevel::Text)) };
+        li.grave[is_grave] data-id=(item.question) {
+            input type="checkbox" name="question" value=(item.question) aria-label={ "Mark " (text) };
             a href={ "/questions/" (item.question) } {
-                strong { (make_visible(&item.call_summary.tool, EscapeLevel::Name)) }
-                @if !kind.is_empty() { " " span.kind { (kind) } }
-                " " span.summary { (make_visible(&item.call_summary.summary, EscapeLevel::Text)) }
+                @if !kind.is_empty() { span.kind { (kind) } " " }
+                span.summary { (text) }
                 span.about { (make_visible(&item.call_summary.agent, EscapeLevel::Name)) ", " (ago(item.asked_at, now)) ", " (format_duration(item.expires_at.saturating_sub(now))) " left" }
             }
         }

@@ -9,7 +9,7 @@ use byleave_gate::core::escape::{EscapeLevel, make_visible};
 use byleave_gate::core::id::QuestionId;
 use byleave_gate::core::question::QuestionKind;
 use byleave_gate::core::question_view::{QuestionView, RehearsalView};
-use byleave_gate::core::render::render;
+use byleave_gate::core::render::{QuestionCard, render};
 use byleave_gate::core::time_format::format_utc;
 use byleave_gate::recorded_calls;
 use maud::{Markup, html};
@@ -18,7 +18,8 @@ use serde::Deserialize;
 use super::edit;
 use super::error_page::ErrorPage;
 use super::layout::{csrf_field, page};
-use super::question_view::{HeadingLevel, lines, render_diffs, time_left};
+use super::question_card;
+use super::question_view::HeadingLevel;
 use super::signed_in_user::SignedInUser;
 use super::text::visible_lines;
 use crate::extract::{PathId, StrictQuery};
@@ -37,6 +38,8 @@ const TIMES: [(u32, &str); 5] = [
 /// The maximum uses of a standing approval. 0 means any number.
 const COUNTS: [(u32, &str); 5] =
     [(1, "once"), (5, "5 times"), (20, "20 times"), (100, "100 times"), (0, "any number of times")];
+/// The maximum length of the title of a page.
+const TITLE_CHARS_MAX: usize = 80;
 /// The maximum number of listed past calls.
 const PAST_MAX: usize = 20;
 
@@ -49,26 +52,23 @@ pub(super) async fn show(
     visitor.require_scope(&[AccessScope::Answer])?;
     let sheet = submit_answer::open_question_view(&visitor.caller, question).await?;
     visitor.session.mark_shown(question, sheet.question.digest());
+    let card = QuestionCard::new(&sheet);
     let body = html! {
-        article data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
+        article.asks data-question=(question) data-dwell=(RiskLevel::for_question(&sheet).min_read_time().as_millis()) {
             p.closed role="alert" hidden { "This question is no longer open: it was answered, cancelled or expired. " a href="/" { "Back to the inbox" } }
-            (lines(&render(&sheet), HeadingLevel::Page))
-            (render_diffs(&sheet))
-            (time_left(sheet.question.expires_at, SystemClock.now()))
+            (question_card::card(&sheet, &card, HeadingLevel::Page, SystemClock.now()))
+            (question_card::details(&sheet, &card, HeadingLevel::Page))
             (answers(&visitor, &sheet))
         }
     };
-    Ok(page(&visitor, &heading(&sheet), "/", &body))
+    Ok(page(&visitor, &title(&card), "/", &body))
 }
 
-/// Returns the heading of a question.
-fn heading(sheet: &QuestionView) -> String {
-    let tool = make_visible(&sheet.resolved_tool.tool, EscapeLevel::Name);
-    match sheet.question.kind {
-        QuestionKind::Approval => format!("May {tool} run?"),
-        QuestionKind::Checkpoint => format!("Checkpoint: may {tool} run?"),
-        QuestionKind::Release => format!("May the model see the result of {tool}?"),
-    }
+/// Returns the title of the page of a question: the beginning of its card.
+fn title(card: &QuestionCard) -> String {
+    let text = card.short_text();
+    let cut: String = text.chars().take(TITLE_CHARS_MAX).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { text }
 }
 
 fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
@@ -78,19 +78,23 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
     let complete = render(sheet).complete;
     let is_release = sheet.question.kind == QuestionKind::Release;
     let (yes, no) = if is_release { ("Release", "Withhold") } else { ("Yes, run it", "No") };
+    let has_fields = sheet.needs_challenge()
+        || RiskLevel::for_question(sheet).confirmation_phrase(sheet.question.kind).is_some();
+    let yes_button = html! { button.yes type="submit" data-key="y" { (yes) kbd { "y" } } };
+    let can_repeat = complete && !is_release && approval_scopes(sheet).is_ok() && !sheet.needs_challenge();
     html! {
         section.answers #answers aria-label="Your answer" {
-            h2 { "Your answer" }
             @if !complete {
                 p.wrong { "This question cannot be shown in full, so you cannot approve it." }
             } @else {
-                form.card method="post" action=(to(sheet)) data-approves {
-                    (hidden(visitor, sheet, "yes"))
-                    p.meaning { (meaning(sheet)) }
-                    (case(sheet))
-                    (words(sheet))
-                    button.yes type="submit" data-key="y" { (yes) kbd { "y" } }
-                    p.hint.sleeping hidden { "This button is enabled after the end of the question was visible for a moment." }
+                p.hint { (meaning(sheet)) " " span.sleeping hidden { "You can answer after the end of the question was visible for a moment." } }
+                @if has_fields {
+                    form.card #yes method="post" action=(to(sheet)) data-approves {
+                        (hidden(visitor, sheet, "yes"))
+                        (case(sheet))
+                        (words(sheet))
+                        (yes_button)
+                    }
                 }
             }
             form.card method="post" action=(to(sheet)) {
@@ -99,6 +103,7 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 textarea #feedback name="feedback" rows="2" maxlength="4000" {}
                 button.no type="submit" data-key="n" { (no) kbd { "n" } }
             }
+            @if complete { (leave(sheet)) }
             @if complete && is_release { (mask(visitor, sheet)) }
             details.card {
                 summary data-key="e" { "Edit " @if is_release { "the result" } @else { "the arguments" } kbd { "e" } }
@@ -110,16 +115,28 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
                 }
             }
             @if sheet.question.kind == QuestionKind::Approval { (in_place(visitor, sheet)) }
-            @if complete {
-                (part(visitor, sheet))
-                (leave(sheet))
-            }
+            @if complete { (part(visitor, sheet)) }
             details.card {
-                summary data-key="a" { "Stop everything" kbd { "a" } }
+                summary data-key="x" { "Stop everything" kbd { "x" } }
                 form method="post" action=(to(sheet)) {
                     (hidden(visitor, sheet, "abort"))
                     p { "The call is refused, and the agent is asked to stop." }
                     button.no type="submit" { "Stop everything" }
+                }
+            }
+        }
+        div.bar {
+            div {
+                a.button.quiet href="/" data-key="l" { "Later" kbd { "l" } }
+                a.button.no href="#feedback" { (no) "…" }
+                @if can_repeat { a.button href="#approval" { "Don’t ask again" } }
+                @if complete && has_fields {
+                    a.button.yes href="#yes" { (yes) "…" }
+                } @else if complete {
+                    form method="post" action=(to(sheet)) data-approves {
+                        (hidden(visitor, sheet, "yes"))
+                        (yes_button)
+                    }
                 }
             }
         }
@@ -128,11 +145,11 @@ fn answers(visitor: &SignedInUser, sheet: &QuestionView) -> Markup {
 
 fn meaning(sheet: &QuestionView) -> &'static str {
     match (&sheet.rehearsal, sheet.question.kind) {
-        (_, QuestionKind::Release) => "The model sees the result as it is.",
+        (_, QuestionKind::Release) => "A yes shows the model the result as it is.",
         (Some(RehearsalView::Ran { rehearsal, .. }), _) if rehearsal.is_committable() => {
-            "Commits exactly the changes of the rehearsal. You can undo them."
+            "A yes applies exactly these changes. You can undo them."
         }
-        _ => "Runs the call.",
+        _ => "A yes runs the call.",
     }
 }
 
@@ -245,8 +262,8 @@ fn leave(sheet: &QuestionView) -> Markup {
         Err(why) => return html! { p.hint { "A standing approval is not possible: " (why) "." } },
     };
     html! {
-        details.card {
-            summary data-key="l" { "Give a standing approval" kbd { "l" } }
+        details.card #approval {
+            summary data-key="a" { "Don’t ask again: give a standing approval" kbd { "a" } }
             form method="get" action={ "/questions/" (sheet.question.id) "/standing-approval" } {
                 p.hint { "Approves this call, and later calls within the limits that you choose. You see the rule before you confirm." }
                 fieldset {

@@ -5,7 +5,6 @@
 use byleave_gate::core::escape::{EscapeLevel, make_visible};
 use byleave_gate::core::question_view::{QuestionView, RehearsalView};
 use byleave_gate::core::render::{LineRole, RenderLine, Rendering};
-use byleave_gate::core::time_format::{format_duration, format_utc};
 use maud::{Markup, html};
 
 /// The maximum number of rows side by side. Larger changes are shown only as lines.
@@ -27,6 +26,18 @@ pub(super) enum HeadingLevel {
     Page,
     /// The heading of a part of the page.
     Section,
+    /// The heading of a part of a part.
+    Subsection,
+}
+
+impl HeadingLevel {
+    /// Returns the level below.
+    pub(super) const fn below(self) -> Self {
+        match self {
+            Self::Page => Self::Section,
+            Self::Section | Self::Subsection => Self::Subsection,
+        }
+    }
 }
 
 fn one(line: &RenderLine, heads: HeadingLevel) -> Markup {
@@ -35,11 +46,12 @@ fn one(line: &RenderLine, heads: HeadingLevel) -> Markup {
     let class = format!("line {}", class(line.role));
     match line.role {
         LineRole::Title if heads == HeadingLevel::Page => html! { h1 class=(class) { (cells) } },
-        LineRole::Title => html! { h2 class=(class) { (cells) } },
-        LineRole::Heading if line.gutter == 0 => match heads {
-            HeadingLevel::Page => html! { h2 class=(class) { (cells) } },
-            HeadingLevel::Section => html! { h3 class=(class) { (cells) } },
-        },
+        LineRole::Title if heads == HeadingLevel::Section => html! { h2 class=(class) { (cells) } },
+        LineRole::Heading if line.gutter == 0 && heads == HeadingLevel::Page => {
+            html! { h2 class=(class) { (cells) } }
+        }
+        LineRole::Title => html! { h3 class=(class) { (cells) } },
+        LineRole::Heading if line.gutter == 0 => html! { h3 class=(class) { (cells) } },
         _ => html! { div class=(class) { (cells) } },
     }
 }
@@ -63,19 +75,8 @@ const fn class(role: LineRole) -> &'static str {
     }
 }
 
-/// Renders the time until which it can be answered. A script updates it.
-pub(super) fn time_left(expires_at: u64, now: u64) -> Markup {
-    html! {
-        p.left {
-            "Time left to answer: "
-            span data-until=(expires_at) { (format_duration(expires_at.saturating_sub(now))) }
-            ", until " (format_utc(expires_at)) "."
-        }
-    }
-}
-
 /// Renders the texts that the rehearsal changed, before and after.
-pub(super) fn render_diffs(sheet: &QuestionView) -> Markup {
+pub(super) fn render_diffs(sheet: &QuestionView, heads: HeadingLevel) -> Markup {
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else { return html! {} };
     let mut files = Vec::new();
     let mut rows_all = 0;
@@ -93,7 +94,7 @@ pub(super) fn render_diffs(sheet: &QuestionView) -> Markup {
     }
     html! {
         section.beside aria-label="Side by side" {
-            h2 { "Side by side" }
+            @if heads == HeadingLevel::Subsection { h3 { "Side by side" } } @else { h2 { "Side by side" } }
             @for (change, rows) in &files {
                 details open {
                     summary { (change.kind()) " " code { (make_visible(&change.path, EscapeLevel::Name)) } }

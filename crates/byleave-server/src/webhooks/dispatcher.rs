@@ -17,8 +17,8 @@ use super::message::WebhookMessage;
 use super::{DeliveryError, StoredWebhook, WebhookStore};
 use crate::limits::ServerLimits;
 use crate::public_url::PublicUrl;
-use crate::secure_random;
 use crate::tenant::Tenant;
+use crate::{secure_random, submit_answer};
 
 /// How often to check which webhooks exist.
 const LOOK: Duration = Duration::from_secs(2);
@@ -140,7 +140,9 @@ impl WebhookTask {
             return;
         }
         for item in items.iter().rev() {
-            let message = WebhookMessage::question_asked(item, tenant, &self.url.question(item.question));
+            let short_text = submit_answer::short_text(&self.tenancy, item.question).await;
+            let link = self.url.question(item.question);
+            let message = WebhookMessage::question_asked(item, short_text.as_deref(), tenant, &link);
             self.deliver(&message, Some(item)).await;
             *upto = Some(item.cursor);
         }

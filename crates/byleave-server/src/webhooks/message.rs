@@ -1,6 +1,7 @@
 //! The messages to a webhook: the list data of questions without secrets, and the address to answer at.
 
 use byleave_gate::audit_log::QuestionItem;
+use byleave_gate::redact::redact;
 use serde_json::{Value, json};
 
 use super::WebhookFormat;
@@ -20,15 +21,22 @@ pub(super) struct WebhookMessage {
 }
 
 impl WebhookMessage {
-    /// Creates the message that a question was asked.
-    pub(super) fn question_asked(item: &QuestionItem, tenant: &str, link: &str) -> Self {
+    /// Creates the message that a question was asked. `short_text` is the question as its card says it, if it is known.
+    pub(super) fn question_asked(
+        item: &QuestionItem,
+        short_text: Option<&str>,
+        tenant: &str,
+        link: &str,
+    ) -> Self {
         let listing = &item.call_summary;
         let (agent, tool, summary) = (cut(&listing.agent), cut(&listing.tool), cut(&listing.summary));
+        // A message goes to another service, so secrets are removed from the command as well.
+        let short_text = short_text.map_or_else(|| summary.clone(), |text| cut(&redact(text)));
         let text = format!(
             "Byleave: {} asks to use {}: {}\nAnswer: <{link}>",
             code(&agent),
             code(&tool),
-            code(&summary)
+            code(&short_text)
         );
         let data = json!({
             "tenant": tenant,
@@ -37,6 +45,7 @@ impl WebhookMessage {
             "tool": tool,
             "agent": agent,
             "summary": summary,
+            "short_text": short_text,
             "asked_at": item.asked_at,
             "expires_at": item.expires_at,
             "link": link,

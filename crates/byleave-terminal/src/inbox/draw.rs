@@ -8,6 +8,7 @@ use byleave_core::question::QuestionKind;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::Inbox;
 use super::list::InboxItem;
@@ -95,25 +96,25 @@ fn draw_item(
         QuestionKind::Release => ("⇧", palette.careful()),
     };
     let (mark, mark_style) = if is_marked { ("✔", palette.good()) } else { (" ", Style::new()) };
-    let (is_narrow, is_wide) = (area.width < 60, area.width >= 110);
     let mut x = area.x;
     let mut put = |text: &str, wide: usize, style: Style| {
-        let room = usize::from((area.x + area.width).saturating_sub(x));
-        buf.set_stringn(x, area.y, fit(text, room.min(wide)), room.min(wide), style);
+        buf.set_stringn(x, area.y, fit(text, wide), wide, style);
         x = x.saturating_add(u16::try_from(wide + 1).unwrap_or(u16::MAX));
     };
+    let left = clock(left);
+    // The question first, and on the right who asks, for how long it has waited, and the time that is left.
+    let about = match area.width {
+        0..60 => String::new(),
+        60..100 => fit(&item.agent, 12),
+        _ => format!("{} · {} · {} ago", fit(&item.session, 14), fit(&item.agent, 14), clock(age)),
+    };
+    let right = about.width() + left.width().max(8) + 2;
+    let room = usize::from(area.width).saturating_sub(right + 4);
     put(mark, 1, mark_style);
     put(kind, 1, kind_style);
-    put(&item.tool, if is_wide { 16 } else { 11 }, Style::new().add_modifier(Modifier::BOLD));
-    if !is_narrow {
-        put(&item.agent, if is_wide { 14 } else { 8 }, palette.faint());
-        put(&item.session, if is_wide { 14 } else { 8 }, palette.faint());
-    }
-    if is_wide {
-        put(&format!("{} ago", clock(age)), 12, palette.faint());
-    }
-    put(&clock(left), 8, left_style);
-    put(&item.summary, usize::from(area.width), Style::new());
+    put(&item.line, room, Style::new());
+    put(&about, about.width(), palette.faint());
+    put(&left, left.width(), left_style);
 }
 
 fn foot(inbox: &mut Inbox, area: Rect, buf: &mut Buffer) -> Option<Position> {

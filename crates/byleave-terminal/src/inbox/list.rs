@@ -23,8 +23,8 @@ pub struct InboxItem {
     pub agent: String,
     /// The session of the call.
     pub session: String,
-    /// A short description of the call.
-    pub summary: String,
+    /// The question in one line: the command, the edit or the call. The predicted effects if that is not known.
+    pub line: String,
     /// The time of the question.
     pub asked_at: Millis,
     /// The time after which it cannot be answered.
@@ -37,21 +37,45 @@ impl From<&QuestionItem> for InboxItem {
     fn from(item: &QuestionItem) -> Self {
         let shown = |text: &str| make_visible(text, EscapeLevel::Name);
         let (tool, agent) = (shown(&item.call_summary.tool), shown(&item.call_summary.agent));
-        let (session, summary) =
-            (shown(item.call_summary.session.as_str()), shown(&item.call_summary.summary));
+        let session = shown(item.call_summary.session.as_str());
+        let summary = shown(&item.call_summary.summary);
         let needle = format!("{tool} {agent} {session} {summary}").to_lowercase();
         Self {
             question: item.question,
             kind: item.kind,
-            tool,
             agent,
             session,
-            summary,
+            line: format!("{tool}  {summary}"),
+            tool,
             asked_at: item.asked_at,
             expires_at: item.expires_at,
             needle,
         }
     }
+}
+
+impl InboxItem {
+    /// Shows the question as its card does, in one line ([`byleave_core::render::QuestionCard::short_text`]).
+    #[must_use]
+    pub fn with_short_text(mut self, text: String) -> Self {
+        self.needle = format!("{} {}", text.to_lowercase(), self.needle);
+        self.line = text;
+        self
+    }
+}
+
+/// Checks whether a text contains a word, or its letters in this order and close together: `gpush` finds `git push`. Both are in lower
+/// case.
+fn is_match(needle: &str, word: &str) -> bool {
+    if needle.contains(word) {
+        return true;
+    }
+    let Some(first) = word.chars().next() else { return true };
+    let room = word.len() * 2 + 2;
+    needle.match_indices(first).any(|(at, _)| {
+        let mut rest = needle.get(at..).unwrap_or_default().chars().take(room);
+        word.chars().all(|wanted| rest.any(|c| c == wanted))
+    })
 }
 
 /// The order of the list.
@@ -198,7 +222,7 @@ impl InboxList {
         self.arrange();
     }
 
-    /// Shows only items that contain this text. Hidden items lose their marks, because nobody may answer a question that they do
+    /// Shows only items that match this text. Hidden items lose their marks, because nobody may answer a question that they do
     /// not see.
     pub(super) fn narrow(&mut self, text: &str) {
         self.text = text.to_lowercase();
@@ -215,7 +239,7 @@ impl InboxList {
 
     fn arrange(&mut self) {
         let items = &self.items;
-        let fits = |item: &InboxItem| self.text.split_whitespace().all(|word| item.needle.contains(word));
+        let fits = |item: &InboxItem| self.text.split_whitespace().all(|word| is_match(&item.needle, word));
         let mut shown: Vec<(usize, &InboxItem)> =
             items.iter().enumerate().filter(|(_, item)| fits(item)).collect();
         shown.sort_by(|(_, a), (_, b)| {

@@ -10,7 +10,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{ChangeSelection, DialogChoice, DialogMode, QuestionDialog, StandingApprovalForm};
+use super::{ChangeSelection, DialogChoice, DialogMode, DialogPage, QuestionDialog, StandingApprovalForm};
 use crate::palette::Palette;
 use crate::text::{clock, wrap_text};
 
@@ -98,13 +98,20 @@ impl QuestionDialog {
     /// Returns the line that says how much of the question is off the screen.
     fn standing(&self, now: Duration) -> Line<'static> {
         let palette = self.setting.palette;
-        let (above, below) = (self.view.above(), self.view.below());
+        let view = self.view();
+        let (above, below) = (view.above(), view.below());
+        let is_card = self.page == DialogPage::Card;
+        let needs_details = is_card && !self.is_card_enough && !self.details.has_reached_end();
         let text = match (above, below) {
+            (0, 0) if needs_details => "── in short; a yes needs the details: press d".to_owned(),
+            (0, 0) if is_card => "── in short; d shows the details".to_owned(),
+            (above, 0) if is_card => format!("── in short, the end; {} above", rows(above)),
+            (_, below) if is_card => format!("── in short ▼ {} below: Space, arrows, End", rows(below)),
             (0, 0) => "── the whole question is visible".to_owned(),
             (above, 0) => format!("── the end; {} above", rows(above)),
             (_, below) => format!("── ▼ {} below: Space, arrows, End", rows(below)),
         };
-        let style = if below > 0 { palette.careful() } else { palette.faint() };
+        let style = if below > 0 || needs_details { palette.careful() } else { palette.faint() };
         let mut spans = vec![Span::styled(text, style)];
         let waits = self.guard.remaining_wait(now);
         if now != Duration::MAX && waits > Duration::ZERO {
@@ -129,10 +136,15 @@ impl QuestionDialog {
         let ready = now == Duration::MAX || self.guard.remaining_wait(now) == Duration::ZERO;
         let mut spans: Vec<Vec<Span<'static>>> =
             choices.iter().map(|choice| key(choice, ready, palette)).collect();
-        spans.push(vec![Span::styled("d", palette.key()), Span::raw(" details".to_owned())]);
-        if self.setting.can_go_back {
-            spans.push(vec![Span::styled("Esc", palette.key()), Span::raw(" back".to_owned())]);
-        }
+        let turns = match self.page {
+            DialogPage::Card => " details",
+            DialogPage::Details => " ids",
+            DialogPage::DetailsWithIds => " back",
+        };
+        // Before the choices that do not answer.
+        let place = choices.iter().position(|choice| matches!(choice.key, 'u' | 'l' | 'x'));
+        let place = place.unwrap_or(spans.len());
+        spans.insert(place, vec![Span::styled("d", palette.key()), Span::raw(turns.to_owned())]);
         flow(spans, columns)
     }
 }
@@ -150,10 +162,10 @@ pub(super) fn draw(
     let room = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     // The number of rows below is known only after layout, and the room for the question depends on the text of the footer.
     let (body, _) = split(&dialogue.foot(area.width, now), room);
-    dialogue.view.measure(body);
+    dialogue.view_mut().measure(body);
     let foot = dialogue.foot(area.width, now);
     let (body, below) = split(&foot, room);
-    dialogue.view.draw(body, buf, palette);
+    dialogue.view_mut().draw(body, buf, palette);
     let lines = u16::try_from(foot.lines.len()).unwrap_or(u16::MAX);
     let line_rows = lines.min(below.height.saturating_sub(foot.field_rows.min(1)));
     dialogue.is_foot_cut = line_rows < lines;
@@ -218,7 +230,7 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
 /// Lays out the standing approval form: its rows, the rule, and the past calls it would have covered.
 fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = wrapped(
-        "Standing approval: yes, now and later without asking. ↑↓←→ choose; Enter confirms; Esc goes back",
+        "Standing approval: yes, and don't ask again about this. ↑↓←→ choose; Enter confirms; Esc goes back",
         columns,
         palette.key(),
     );
@@ -254,15 +266,15 @@ fn leave(form: &StandingApprovalForm, columns: usize, palette: Palette) -> Vec<L
 
 fn kept(parts: &ChangeSelection, palette: Palette) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(
-        "Space marks a change; Enter applies the marked changes only; Esc goes back",
+        "Space turns a change to “apply” or “leave”; Enter confirms; Esc goes back",
         palette.key(),
     )];
     let from = parts.cursor.saturating_sub(4);
     for (place, (shown, _, is_applied)) in parts.rows.iter().enumerate().skip(from).take(9) {
-        let mark = if *is_applied { "[x]" } else { "[ ]" };
+        let mark = if *is_applied { "apply" } else { "leave" };
         let style =
             if place == parts.cursor { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-        lines.push(Line::styled(format!("{mark} {shown}"), style));
+        lines.push(Line::styled(format!("{mark}  {shown}"), style));
     }
     lines
 }

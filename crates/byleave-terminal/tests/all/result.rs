@@ -19,6 +19,8 @@ fn dialog(sheets: Vec<QuestionView>) -> QuestionDialog {
         palette: Palette::Plain,
         min_read_time_percent: 100,
         can_go_back: false,
+        can_answer_later: false,
+        has_one_key_answers: false,
         undo: None,
         now: 0,
     };

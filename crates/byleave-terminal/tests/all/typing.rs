@@ -104,6 +104,8 @@ impl OpenDialog {
             palette: Palette::Plain,
             min_read_time_percent: 100,
             can_go_back: false,
+            can_answer_later: true,
+            has_one_key_answers: false,
             undo: Some("something".into()),
             now: 0,
         };

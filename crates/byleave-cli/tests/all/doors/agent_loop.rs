@@ -185,7 +185,7 @@ fn every_approval_is_an_event_before_the_result_of_its_call() {
     assert!(sitting.asks());
     sitting.press("\u{1b}[F");
     sitting.choose("y", "yes");
-    sitting.await_screen("the question is gone", |screen| !screen.contains("a abort"));
+    sitting.await_screen("the question is gone", |screen| !screen.contains("x abort"));
     assert!(sitting.asks());
     sitting.choose("n", "no");
     sitting.await_shown("What should the model do instead?");

@@ -123,7 +123,7 @@ fn a_checkpoint_is_not_answered_in_the_place_of_the_tool() {
     let mut sitting = doors.at_terminal(&["call", "bash", "--args", &delete]);
     assert!(sitting.asks());
     assert!(!sitting.screen().contains("  r result"), "{}", sitting.screen());
-    sitting.choose("a", "abort");
+    sitting.choose("x", "abort");
     assert_eq!((sitting.end().0, doors.deployed()), (Some(130), false));
 }
 

@@ -54,7 +54,7 @@ fn a_delete_is_confirmed_at_the_terminal() {
     let file = doors.stand.file("notes.txt");
     let mut sitting = doors.at_terminal(&words);
     assert!(sitting.asks());
-    sitting.await_shown("May this call of “delete_file” run?");
+    sitting.await_shown("Delete notes.txt");
     sitting.await_shown("a delete needs your yes");
     assert!(file.exists());
     sitting.press("\u{1b}[F");

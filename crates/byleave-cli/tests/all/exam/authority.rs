@@ -296,7 +296,7 @@ fn remote(surface: Surface) -> CaseProof {
     let asked = call("exec", json!({"argv": ["touch", "/ws/gate-marker"]}));
     let id = asked.id;
     let going = own.begin(asked);
-    own.window.await_shown("May this call");
+    own.window.await_shown(crate::window::CARD);
     let open = question(&own, id);
     for (name, digest) in [
         ("agent", open.digest()),
@@ -371,7 +371,7 @@ fn denied_stays_denied(surface: Surface) -> CaseProof {
         !own.window
             .raw
             .get(drawn..)
-            .is_some_and(|raw| String::from_utf8_lossy(raw).contains("May this call"))
+            .is_some_and(|raw| String::from_utf8_lossy(raw).contains(crate::window::CARD))
     );
     // Another session has its own question for the same call.
     let mut elsewhere = asks();

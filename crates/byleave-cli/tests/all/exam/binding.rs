@@ -268,7 +268,7 @@ fn parallel(case: &CorpusCase, surface: Surface) -> CaseProof {
     own.window.choose("y", "yes");
     // The other question comes up and needs its own answer.
     own.window.await_text(&surface.parting("yes"));
-    own.window.await_shown("May this call of “exec” run?");
+    own.window.await_shown(crate::window::CARD);
     assert_eq!(own.ran.lock().unwrap().len().max(1), 1);
     whole(&mut own.window);
     own.no();

@@ -9,7 +9,7 @@ use super::own::{WindowGate, call, ending};
 use super::reading::{arguments, no_yes_before_the_end, only_ours, part, whole, without_width};
 use super::surface::Surface;
 use super::{CaseProof, CorpusCase, stage};
-use crate::window::TestWindow;
+use crate::window::{CARD, TestWindow};
 
 const IN_FULL: CaseProof =
     "the program; every row read at 80 and at 2,000 columns, and read back to the exact arguments";
@@ -103,7 +103,7 @@ fn link(case: &CorpusCase, surface: Surface) -> CaseProof {
 
 /// Reads the question on a screen at two widths, and compares it with the model's arguments.
 fn read_in_full(case: &CorpusCase, window: &mut TestWindow) {
-    no_yes_before_the_end(window);
+    no_yes_before_the_end(window, &case.input["args"]);
     let narrow = whole(window);
     window.resize(2_000, 200);
     window.await_shown("the whole question is visible");
@@ -159,7 +159,7 @@ fn elevated(case: &CorpusCase, surface: Surface) -> CaseProof {
     let mut sitting = surface.call(&["call", "web_fetch", "--mode", "confirm-all", "--args", &words]);
     if sitting.asks() {
         read_in_full(case, &mut sitting);
-        sitting.choose("a", "abort");
+        sitting.choose("x", "abort");
     }
     let (code, seen) = sitting.end();
     assert!(code == Some(3) || code == Some(130), "{code:?} {seen}");
@@ -186,7 +186,7 @@ fn leave(case: &CorpusCase, surface: Surface) -> CaseProof {
     let going = own.begin(call("exec", json!({ "argv": argv })));
     // A standing approval is not possible either before the end was seen.
     whole(&mut own.window);
-    own.window.choose("l", "standing approval");
+    own.window.choose("a", "don't ask again");
     own.window.await_shown("[[rule]]");
     let shown: String = own.window.screen().lines().map(str::trim).collect::<Vec<_>>().join(" ");
     // The resolved path of the program, then its arguments.
@@ -235,8 +235,8 @@ fn repainted(case: &CorpusCase, surface: Surface) -> CaseProof {
     assert!(!sitting.seen.contains("\u{1b}[2J"), "a command has reached the terminal");
     let path = sitting.path.clone();
     std::fs::write(path, "\u{1b}[2J\u{1b}[H").unwrap();
-    sitting.await_screen("cleared", |screen| !screen.contains("May this call"));
-    sitting.await_shown("May this call of “bash” run?");
+    sitting.await_screen("cleared", |screen| !screen.contains(CARD));
+    sitting.await_shown(CARD);
     sitting.choose("n", "no");
     sitting.await_shown("What should the model do instead?");
     sitting.press("\r");

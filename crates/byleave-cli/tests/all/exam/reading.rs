@@ -6,13 +6,19 @@ use byleave_gate::core::escape::is_printable;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::window::TestWindow;
+use crate::window::{CARD, TestWindow};
 
 const PAGE_DOWN: &str = "\u{1b}[6~";
 
-/// Returns all rows of the question on the screen. The screen must be at its beginning.
+/// Returns all rows of the details of the question on the screen. The screen must be at its beginning.
 pub(crate) fn whole(window: &mut TestWindow) -> Vec<String> {
     window.await_screen("a question", |screen| QuestionPage::of(screen).is_some());
+    window.open_details();
+    rows(window)
+}
+
+/// Returns all rows of the page on the screen, which must be at its beginning.
+fn rows(window: &mut TestWindow) -> Vec<String> {
     let mut page = QuestionPage::of(&window.screen()).unwrap();
     let mut rows = page.rows.clone();
     while page.below > 0 {
@@ -28,21 +34,41 @@ pub(crate) fn whole(window: &mut TestWindow) -> Vec<String> {
     rows
 }
 
-/// Checks that a yes is refused before the end was on the screen. Checks nothing if all of the question fits.
-pub(crate) fn no_yes_before_the_end(window: &mut TestWindow) {
+/// Checks that a yes is refused before everything that it needs was on the screen to its end. A card that allows a yes must say the whole
+/// command.
+pub(crate) fn no_yes_before_the_end(window: &mut TestWindow, arguments: &Value) {
     window.await_screen("a question", |screen| QuestionPage::of(screen).is_some());
     window.await_ready();
-    if QuestionPage::of(&window.screen()).unwrap().below == 0 {
+    let page = QuestionPage::of(&window.screen()).unwrap();
+    if page.is_card && page.needs_details {
+        window.press("y");
+        window.await_shown("read the details first");
+        window.open_details();
+        window.await_ready();
+    } else if page.is_card {
+        if page.below > 0 {
+            window.press("y");
+            window.await_shown("scroll to the end first");
+        }
+        let card = rows(window);
+        let command = arguments.get("command").and_then(Value::as_str).unwrap_or_default();
+        let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+        let shown = read_back(&squeezed(&card.concat()));
+        assert!(squeezed(&shown).contains(&squeezed(command)), "no {command} in {card:#?}");
         return;
     }
-    window.press("y");
-    window.await_shown("scroll to the end first");
+    if QuestionPage::of(&window.screen()).unwrap().below > 0 {
+        window.press("y");
+        window.await_shown("scroll to the end first");
+    }
 }
 
 /// A page of a question: its rows, and the number of rows below.
 struct QuestionPage {
     rows: Vec<String>,
     below: usize,
+    is_card: bool,
+    needs_details: bool,
 }
 
 impl QuestionPage {
@@ -55,10 +81,13 @@ impl QuestionPage {
             let rest = says.split_once(after)?.1.trim_start();
             rest.split(' ').next()?.parse::<usize>().ok()
         };
-        let is_end = says.starts_with("── the whole question") || says.starts_with("── the end");
+        let is_card = says.starts_with(CARD);
+        let is_end = says.starts_with("── the whole question")
+            || says.starts_with("── the end")
+            || is_card && !says.contains('▼');
         let below = if is_end { 0 } else { number("▼")? };
         let rows = rows[head + 1..standing].iter().map(|row| row.trim_end().to_owned()).collect();
-        Some(Self { rows, below })
+        Some(Self { rows, below, is_card, needs_details: says.contains("a yes needs the details") })
     }
 }
 

@@ -19,6 +19,8 @@ const FILES_MAX: usize = 12;
 const FILES_SHOWN: usize = 8;
 /// The number of lines of differences on a card.
 const DIFF_LINES_MAX: usize = 10;
+/// The note on a deleted file of which git has no copy.
+const NOT_IN_GIT: &str = "not in git";
 /// The length of a line of a difference on a card.
 const DIFF_CHARS_MAX: usize = 200;
 
@@ -35,6 +37,12 @@ pub struct CardChanges {
     pub more: Option<String>,
     /// The number of all changed files outside of the repository's own directory.
     pub files_total: usize,
+    /// The number of added lines in all of them.
+    #[serde(default)]
+    pub added: usize,
+    /// The number of removed lines in all of them.
+    #[serde(default)]
+    pub removed: usize,
 }
 
 /// One changed file on a card.
@@ -60,30 +68,27 @@ pub struct CardChange {
 }
 
 impl CardChanges {
-    /// Returns the number of changed files.
-    pub(super) const fn total(&self) -> usize {
-        self.files_total + if self.repository.is_empty() { 0 } else { 1 }
-    }
-
     /// Returns the changes in a few words.
     pub(super) fn one_line(&self) -> String {
-        let added: usize = self.files.iter().map(|file| file.added).sum();
-        let removed: usize = self.files.iter().map(|file| file.removed).sum();
         match self.files.as_slice() {
             [] => self.repository.first().cloned().unwrap_or_default(),
             [only] if self.more.is_none() => format!("{} {}{}", only.mark, only.path, only.counts()),
-            _ => format!("{} +{added} −{removed}", format_count(self.files_total, "file", "files")),
+            _ => format!(
+                "{}{}",
+                format_count(self.files_total, "file", "files"),
+                line_counts(self.added, self.removed)
+            ),
         }
     }
 
-    pub(super) fn write(&self, page: &mut RenderingBuilder) {
+    /// Writes the changes. `is_named` says that the headline names the only changed file and its numbers.
+    pub(super) fn write(&self, page: &mut RenderingBuilder, is_named: bool) {
         for file in &self.files {
             let note = file.note.as_deref().map(|note| format!("  {note}")).unwrap_or_default();
-            page.push_line(
-                LineRole::Effect,
-                "  ",
-                &format!("{} {}{}{note}", file.mark, file.path, file.counts()),
-            );
+            if !is_named || file.note.is_some() {
+                let line = format!("{} {}{}{note}", file.mark, file.path, file.counts());
+                page.push_line(LineRole::Effect, "  ", &line);
+            }
             for line in &file.diff {
                 page.push_line(LineRole::Change, GUTTER, &format!("┃ {line}"));
             }
@@ -102,16 +107,16 @@ impl CardChanges {
 }
 
 impl CardChange {
-    fn counts(&self) -> String {
-        let mut text = String::new();
-        if self.added > 0 {
-            text.push_str(&format!(" +{}", self.added));
-        }
-        if self.removed > 0 {
-            text.push_str(&format!(" −{}", self.removed));
-        }
-        text
+    pub(super) fn counts(&self) -> String {
+        line_counts(self.added, self.removed)
     }
+}
+
+/// Formats the numbers of added and removed lines, each if there are some.
+fn line_counts(added: usize, removed: usize) -> String {
+    let added = if added > 0 { format!(" +{added}") } else { String::new() };
+    let removed = if removed > 0 { format!(" −{removed}") } else { String::new() };
+    added + &removed
 }
 
 /// Returns a path for a person: relative to the workspace if it lies in it, and in quotes if it is not a plain word.
@@ -139,6 +144,7 @@ pub(super) fn changes(
         must_list(&change.path)
             || !is_at_or_beneath(&change.path, cwd)
             || change.special_reason().is_some()
+            || change.git_status == GitStatus::Repository
             || !change.is_plain(cwd)
     };
     let (git, rest): (Vec<&FileChange>, Vec<&FileChange>) = changes
@@ -165,8 +171,22 @@ pub(super) fn changes(
         let from = renamed_from.get(change.path.as_str()).copied();
         files.push(one(page, change, cwd, from, &mut left));
     }
+    let is_lost = |change: &&&&FileChange| {
+        change.kind() == FileChangeKind::Deleted && change.git_status == GitStatus::Untracked
+    };
+    let lost = said.iter().filter(is_lost).count();
+    if many && lost > 0 {
+        // Said once below instead of for each file.
+        files
+            .iter_mut()
+            .filter(|file| file.note.as_deref() == Some(NOT_IN_GIT))
+            .for_each(|file| file.note = None);
+    }
+    let diffs = || said.iter().filter_map(|change| change.diff.as_deref());
     CardChanges {
-        more: (!folded.is_empty()).then(|| count_kinds(&folded)),
+        more: (!folded.is_empty()).then(|| count_kinds(&folded, lost)),
+        added: diffs().map(|diff| count_lines(diff, '+')).sum(),
+        removed: diffs().map(|diff| count_lines(diff, '-')).sum(),
         repository: if git.is_empty() { Vec::new() } else { repository::describe(page, &git) },
         files_total: said.len(),
         files,
@@ -188,12 +208,8 @@ fn one(
         FileChangeKind::MetadataChanged => 'T',
         FileChangeKind::Deleted => 'D',
     };
-    let differs = |sign: char| {
-        move |line: &&str| line.starts_with(sign) && !line.starts_with("+++ ") && !line.starts_with("--- ")
-    };
     let diff = change.diff.as_deref().unwrap_or_default();
-    let (added, removed) =
-        (diff.lines().filter(differs('+')).count(), diff.lines().filter(differs('-')).count());
+    let (added, removed) = (count_lines(diff, '+'), count_lines(diff, '-'));
     // What is gone is one line. Its text is in the details.
     let (shown, folded_lines) = match change.kind() {
         FileChangeKind::Deleted => (Vec::new(), 0),
@@ -202,6 +218,13 @@ fn one(
     let path = relative(page, &change.path, cwd);
     let note = note(page, change, cwd, from);
     CardChange { mark, path, added, removed, note, diff: shown, folded_lines }
+}
+
+/// Counts the lines of a difference with this sign.
+fn count_lines(diff: &str, sign: char) -> usize {
+    let is_counted =
+        |line: &&str| line.starts_with(sign) && !line.starts_with("+++ ") && !line.starts_with("--- ");
+    diff.lines().filter(is_counted).count()
 }
 
 /// Returns the first lines that differ, each with the line before it, and the number of differing lines that are left out.
@@ -217,6 +240,8 @@ fn excerpt(page: &mut RenderingBuilder, diff: &str, left: &mut usize) -> (Vec<St
         let more = if cut.len() < line.len() { "…" } else { "" };
         lines.push(format!("{}{more}", page.escape(&cut, EscapeLevel::Text)));
     }
+    // Without a line of the difference, the numbers beside the path say enough.
+    let folded = if lines.is_empty() { 0 } else { folded };
     (lines, folded)
 }
 
@@ -238,7 +263,8 @@ fn note(page: &mut RenderingBuilder, change: &FileChange, cwd: &str, from: Optio
         Some(FileNodeKind::File { size, .. })
             if change.diff.is_none() && change.kind() != FileChangeKind::MetadataChanged =>
         {
-            notes.push(format!("{size} bytes, not text or too large to compare"));
+            let size = usize::try_from(*size).unwrap_or(usize::MAX);
+            notes.push(format!("{}, not text or too large to compare", format_count(size, "byte", "bytes")));
         }
         _ => {}
     }
@@ -251,7 +277,7 @@ fn note(page: &mut RenderingBuilder, change: &FileChange, cwd: &str, from: Optio
         _ => {}
     }
     if change.git_status == GitStatus::Untracked && matches!(change.kind(), FileChangeKind::Deleted) {
-        notes.push("not in git".to_owned());
+        notes.push(NOT_IN_GIT.to_owned());
     }
     (!notes.is_empty()).then(|| notes.join(", "))
 }
@@ -271,11 +297,13 @@ fn is_filled_directory(change: &FileChange, all: &[&FileChange]) -> bool {
         && all.iter().any(|other| other.path != change.path && is_at_or_beneath(&other.path, &change.path))
 }
 
-fn count_kinds(folded: &[&FileChange]) -> String {
+/// Says how many files have no line, by kind, and how many of all are lost but for the before-images.
+fn count_kinds(folded: &[&FileChange], lost: usize) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for change in folded {
         *counts.entry(change.kind().as_str()).or_default() += 1;
     }
     let words: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    format!("… {}: {}", format_count(folded.len(), "more file", "more files"), words.join(", "))
+    let lost = if lost > 0 { format!("; {lost} are {NOT_IN_GIT}") } else { String::new() };
+    format!("… {}: {}{lost}", format_count(folded.len(), "more file", "more files"), words.join(", "))
 }

@@ -50,7 +50,7 @@ pub(super) fn describe(page: &mut RenderingBuilder, folded: &[&FileChange]) -> V
     if entries.is_empty() {
         let is_index = |change: &&FileChange| Path::new(&change.path).ends_with(".git/index");
         let staged = folded.iter().any(|change| is_index(&change));
-        let what = if staged { "staged changes, or another state of the index" } else { "git's own files" };
+        let what = if staged { "staged changes" } else { "git's own files" };
         return vec![format!("{what} ({})", format_count(folded.len(), "file in .git", "files in .git"))];
     }
     let on = branch.map(|name| format!(" on {}", page.escape(&name, EscapeLevel::Name))).unwrap_or_default();

@@ -10,11 +10,18 @@ function follow() {
   const article = $("article[data-question]");
   if (!list && !article) return;
   const title = document.title;
+  // The number of open questions stands beside the inbox. The page of a question itself does not change while it is read.
+  const inbox = $("nav a[href='/']");
+  const badge = inbox?.appendChild(Object.assign(document.createElement("span"), { className: "badge", hidden: true }));
   let first = true;
   const source = new EventSource("/live");
   source.addEventListener("questions", (event) => {
     const told = JSON.parse(event.data);
     if (list && !first) refresh(list);
+    if (badge) {
+      badge.textContent = told.all ? told.open.length : `${told.open.length}+`;
+      badge.hidden = !told.open.length;
+    }
     if (list) document.title = told.open.length ? `(${told.open.length}) ${title}` : title;
     if (article && told.all && !told.open.includes(article.dataset.question)) close(article);
     first = false;
@@ -47,7 +54,7 @@ async function refresh(list) {
 /* Disables the answers of a closed question. The text of the page stays. */
 function close(article) {
   $(".closed", article).hidden = false;
-  for (const button of $$(".answers button, form.card button", article)) button.disabled = true;
+  for (const button of $$(".answers button, .bar button, form.card button", article)) button.disabled = true;
   article.dataset.closed = "";
 }
 
@@ -62,6 +69,8 @@ function guard() {
   for (const hint of hints) hint.hidden = false;
   const dwell = Number(article.dataset.dwell);
   const end = $(".answers", article) || forms[0];
+  // What is behind the bar at the bottom is not in view.
+  const covered = $(".bar", article)?.offsetHeight ?? 0;
   let seen = false;
   let timer;
   const wait = (ms) => {
@@ -82,7 +91,7 @@ function guard() {
     observer.disconnect();
     // The server counts from when it sent the page, which was a little earlier.
     wait(dwell + 100);
-  }).observe(end);
+  }, { rootMargin: `0px 0px -${covered}px 0px` }).observe(end);
   // A click that brings the window to the front is not an answer.
   addEventListener("focus", () => wait(500));
   document.addEventListener("visibilitychange", () => wait(500));
@@ -130,9 +139,25 @@ function keys() {
     event.preventDefault();
     const details = target.closest("details");
     if (details) details.open = true;
+    if (target.matches("a")) return target.click();
     target.scrollIntoView({ block: "center" });
     target.focus();
   });
+}
+
+/* A link to a part of the answers opens it, and puts the cursor there. */
+function jumps() {
+  for (const link of $$(".bar a[href^='#']")) {
+    link.addEventListener("click", (event) => {
+      const target = $(link.getAttribute("href"));
+      if (!target) return;
+      event.preventDefault();
+      if (target.matches("details")) target.open = true;
+      target.scrollIntoView({ block: "center" });
+      const place = target.matches("textarea, input") ? target : $("input:not([type=hidden]), textarea, button, summary", target);
+      place?.focus();
+    });
+  }
 }
 
 /* Shows the remaining time. */
@@ -166,4 +191,5 @@ home();
 follow();
 guard();
 keys();
+jumps();
 clocks();

@@ -63,7 +63,7 @@ impl ChatApprover {
             return nobody().await;
         }
         // A failed notification is ignored, because the question is on the screen.
-        notify::try_notify(&self.options.settings, &sheet.question, &sheet.resolved_tool.tool)
+        notify::try_notify(&self.options.settings, &sheet.question, &notify::short_text(sheet))
             .unwrap_or_default();
         let left = Duration::from_millis(sheet.question.expires_at.saturating_sub(now()));
         tokio::select! {
