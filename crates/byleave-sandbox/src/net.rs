@@ -22,6 +22,7 @@ mod host_normalize;
 mod http;
 mod http_head;
 mod proxy;
+pub mod published_ports;
 pub mod proxy_server;
 mod read_only;
 pub mod refusal;

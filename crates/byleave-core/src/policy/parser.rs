@@ -281,6 +281,7 @@ impl RuleFileReader<'_> {
                 "dangerous" => rule.dangerous = self.parse_flag(value).unwrap_or_default(),
                 "checkpoint" => rule.checkpoint = self.parse_flag(value).unwrap_or_default(),
                 "challenge" => rule.challenge = self.parse_flag(value).unwrap_or_default(),
+                "private" => rule.private = self.parse_flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.parse_plain_texts(value),
                 "delegate" => rule.delegate = self.parse_glob(value),
                 "matches" => rule.matching_examples = self.parse_examples(value, table),

@@ -27,6 +27,7 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "dangerous",
     "checkpoint",
     "challenge",
+    "private",
     "guarantees",
     "delegate",
     "matches",
