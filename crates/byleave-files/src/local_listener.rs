@@ -177,7 +177,8 @@ fn rows(table: &str) -> impl Iterator<Item = (u16, ListeningSocket)> {
         if !is_local || *words.get(3)? != LISTENING {
             return None;
         }
-        let socket = ListeningSocket { owner: words.get(7)?.parse().ok()?, inode: words.get(9)?.parse().ok()? };
+        let socket =
+            ListeningSocket { owner: words.get(7)?.parse().ok()?, inode: words.get(9)?.parse().ok()? };
         Some((u16::from_str_radix(port, 16).ok()?, socket))
     })
 }
@@ -188,10 +189,13 @@ fn find_holders(proc: &Path, sockets: &BTreeSet<ListeningSocket>) -> Vec<(u64, L
         sockets.iter().map(|socket| (socket.inode, format!("socket:[{}]", socket.inode).into())).collect();
     let mut found = Vec::new();
     let processes = fs::read_dir(proc).into_iter().flatten().flatten();
-    for process in processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit)) {
+    for process in
+        processes.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+    {
         let place = process.path();
         let descriptors = fs::read_dir(place.join("fd")).into_iter().flatten().flatten();
-        let held: BTreeSet<PathBuf> = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        let held: BTreeSet<PathBuf> =
+            descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
         for (inode, _) in wanted.iter().filter(|(_, name)| held.contains(name)) {
             let program = fs::read_link(place.join("exe")).ok();
             let command = own::read(place.join("cmdline")).unwrap_or_default();
@@ -240,7 +244,10 @@ mod tests {
              2: 0200A8C0:1F92 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 13 1 0 100 0 0 10 0\n\
              3: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 14 1 0 100 0 0 10 0\n";
         assert_eq!(listening_ports(table), BTreeSet::from([8080]));
-        assert_eq!(listening_sockets(table, 80).collect::<Vec<_>>(), [ListeningSocket { inode: 14, owner: 0 }]);
+        assert_eq!(
+            listening_sockets(table, 80).collect::<Vec<_>>(),
+            [ListeningSocket { inode: 14, owner: 0 }]
+        );
     }
 
     // req: E7

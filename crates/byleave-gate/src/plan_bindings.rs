@@ -70,8 +70,9 @@ pub(crate) fn add_listener_bindings(plan: &mut Plan) -> Result<(), ToolError> {
 }
 
 fn capture_listener(port: u16) -> Result<Binding, ToolError> {
-    let found = LocalListeners::find(port)
-        .map_err(|error| ToolError(format!("cannot see which program listens on `localhost:{port}`: {error}")))?;
+    let found = LocalListeners::find(port).map_err(|error| {
+        ToolError(format!("cannot see which program listens on `localhost:{port}`: {error}"))
+    })?;
     Ok(Binding::for_local_port(port, found.describe()))
 }
 

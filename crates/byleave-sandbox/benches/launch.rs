@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::policy::{PathVariables, Policy};
-use byleave_sandbox::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network, SandboxPorts};
+use byleave_sandbox::confinement::{
+    Confinement, CopiedPath, CopySource, FileConfinement, Network, SandboxPorts,
+};
 use byleave_sandbox::from_plan;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, CommandStatus, IndexCache, NetworkBridge, RunAs, SandboxSession};

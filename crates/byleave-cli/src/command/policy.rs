@@ -162,6 +162,7 @@ fn rule_json(rule: &Rule) -> Value {
         "checkpoint": rule.checkpoint,
         "challenge": rule.challenge,
         "guarantees": rule.guarantees,
+        "private": rule.private,
         "reason": rule.reason,
     })
 }

@@ -167,7 +167,8 @@ impl HostIndex {
     fn find(&self, host: &str, port: u16, found: &mut Vec<RuleNumber>) {
         let host = ParsedHost::parse(host);
         let is_local = host.as_ref().is_some_and(ParsedHost::is_localhost);
-        found.extend(self.any.iter().filter_map(|door| door.matching_rule(port, host.is_some() && !is_local)));
+        found
+            .extend(self.any.iter().filter_map(|door| door.matching_rule(port, host.is_some() && !is_local)));
         let Some(host) = host else { return };
         let mut take = |doors: Option<&Vec<PortRule>>, is_sure: bool| {
             found.extend(doors.into_iter().flatten().filter_map(|door| door.matching_rule(port, is_sure)));

@@ -243,7 +243,8 @@ impl Rule {
         if self.verdict != Verdict::Allow {
             return None;
         }
-        let local = self.patterns.iter().filter_map(Pattern::host_pattern).filter(|(host, _)| host.is_localhost());
+        let local =
+            self.patterns.iter().filter_map(Pattern::host_pattern).filter(|(host, _)| host.is_localhost());
         local.into_iter().find_map(|(_, ports)| match ports {
             PortPattern::One(0) | PortPattern::All => Some(RuleError::LocalhostWithoutPort),
             PortPattern::One(port) => never_opened(port).map(|why| RuleError::NeverOpened(port, why)),
@@ -352,7 +353,9 @@ pub enum RuleError {
     #[error("an `allow` cannot name every program; name the programs, or write a `deny` with `except`")]
     AllowsEveryProgram,
     /// `private` on a rule that allows no host.
-    #[error("`private` is valid only on an `allow` with `reach` or `send`; remove it, or move it to such a rule")]
+    #[error(
+        "`private` is valid only on an `allow` with `reach` or `send`; remove it, or move it to such a rule"
+    )]
     PrivateUnused,
     /// `private` for every host.
     #[error("`private` cannot be for every host, because each could lead into your network; name the hosts")]

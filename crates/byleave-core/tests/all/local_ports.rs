@@ -18,8 +18,7 @@ fn load(layer: Layer, rule: &str) -> Result<Vec<Rule>, PolicyFileError> {
 fn verdict(rule: &str, effect: Effect) -> Verdict {
     let policy = Policy::new(load(Layer::User, rule).unwrap()).unwrap();
     let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
-    let (manifest, plan) =
-        (Manifest::for_commands("c"), Plan { effects: vec![effect], ..Plan::default() });
+    let (manifest, plan) = (Manifest::for_commands("c"), Plan { effects: vec![effect], ..Plan::default() });
     policy.evaluate(&PolicyRequest::new(&manifest, &plan, &session, &agent)).verdict
 }
 
@@ -44,7 +43,9 @@ fn an_allow_of_a_port_of_this_machine_is_for_that_port_by_each_of_its_names() {
             assert_eq!(verdict(&allow(wide), reach(host, 5432)), Ask, "{wide} {host}");
         }
     }
-    for other in ["127.0.0.2", "a.localhost", "localhost.localdomain", "0.0.0.0", "::ffff:127.0.0.2", "0177.0.0.1"] {
+    for other in
+        ["127.0.0.2", "a.localhost", "localhost.localdomain", "0.0.0.0", "::ffff:127.0.0.2", "0177.0.0.1"]
+    {
         assert_eq!(verdict(&allow("localhost:5432"), reach(other, 5432)), Ask, "{other}");
     }
     let deny = |reach: &str| format!("verdict = \"deny\"\nreach = \"{reach}\"");

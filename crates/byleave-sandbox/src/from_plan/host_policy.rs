@@ -150,10 +150,7 @@ impl HostPolicy for CallHostPolicy {
     }
 
     fn opens_private(&self, host: &str, port: u16) -> bool {
-        let plan = Plan {
-            effects: vec![Effect::Reach { host: host.to_owned(), port }],
-            ..Plan::default()
-        };
+        let plan = Plan { effects: vec![Effect::Reach { host: host.to_owned(), port }], ..Plan::default() };
         let request = PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent);
         let request = PolicyRequest { read_foreign: self.read_foreign, ..request };
         let matched = self.policy.explain(&request);

@@ -20,8 +20,8 @@ use super::{LaunchError, init_report, internal_error};
 use crate::confinement::{Confinement, Network};
 use crate::net::decision_log::HostAccessRecord;
 use crate::net::egress::Egress;
-use crate::net::published_ports::PortPublisher;
 use crate::net::proxy_server::{ProxyServer, ProxySockets, serve};
+use crate::net::published_ports::PortPublisher;
 use crate::net::session_router::{ProxyToken, ProxyTokenError, SessionRouter};
 use crate::net::tls_intercept::TlsInterceptor;
 use crate::net::transparent_proxy::NameAddressMap;
@@ -205,7 +205,8 @@ impl NetworkBridge {
             return Ok(None);
         }
         let pid = process_id(pidfd).map_err(internal_error("looking up the first process of the sandbox"))?;
-        let own_ports = wiring.ports.iter().chain(&wiring.granted_ports).copied().chain([PROXY_PORT]).collect();
+        let own_ports =
+            wiring.ports.iter().chain(&wiring.granted_ports).copied().chain([PROXY_PORT]).collect();
         let runtime = self.handle()?.clone();
         Ok(Some(Arc::new(PortPublisher::new(serving.take_connectors(), runtime, pid, own_ports))))
     }

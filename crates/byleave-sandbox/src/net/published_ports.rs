@@ -145,7 +145,9 @@ pub enum PublishError {
     #[error("port {0} is not published, because only ports from 1024 are")]
     SystemPort(u16),
     /// The port cannot be bound outside.
-    #[error("cannot publish port {port}: {error}; stop the program that uses the port on this machine, or serve on another port")]
+    #[error(
+        "cannot publish port {port}: {error}; stop the program that uses the port on this machine, or serve on another port"
+    )]
     Bind {
         /// The port.
         port: u16,
@@ -155,11 +157,23 @@ pub enum PublishError {
 }
 
 impl PortPublisher {
-    pub(crate) fn new(sockets: ConnectorSockets, runtime: Handle, pid: u32, own_ports: BTreeSet<u16>) -> Self {
+    pub(crate) fn new(
+        sockets: ConnectorSockets,
+        runtime: Handle,
+        pid: u32,
+        own_ports: BTreeSet<u16>,
+    ) -> Self {
         let permits = Semaphore::new(sockets.v4.len());
         let pool = ConnectorPool { v4: Mutex::new(sockets.v4), v6: Mutex::new(sockets.v6), permits };
         let process = PathBuf::from(format!("/proc/{pid}"));
-        Self { pool: Arc::new(pool), runtime, process, own_ports, published: Mutex::default(), closed: AtomicBool::new(false) }
+        Self {
+            pool: Arc::new(pool),
+            runtime,
+            process,
+            own_ports,
+            published: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Returns the ports from 1024 on which the command listens now.

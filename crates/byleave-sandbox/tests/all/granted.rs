@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use byleave_core::effect::{Binding, Effect, Plan};
 use byleave_core::policy::{self, Layer, PathVariables, Policy, RuleFile, SkipExamples};
+use byleave_files::local_listener::LocalListeners;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{CallHostPolicy, GrantError, RunEnvironment, build_confinement};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, RunAs};
-use byleave_files::local_listener::LocalListeners;
 use byleave_sandbox::net::egress::{BoxFuture, Egress, HostDecision, HostPolicy, Resolver};
 use byleave_sandbox::net::refusal::{ConnectionError, ConnectionRefusedError};
 use byleave_sandbox::protected_paths::find_protected_paths;
@@ -420,7 +420,9 @@ fn only_a_rule_lets_a_named_host_lead_to_a_private_address_and_none_to_this_mach
         let policy = world.policy(&rules(private));
         let keeper = CallHostPolicy::new(policy, &plan, "s".parse().unwrap(), "a".parse().unwrap());
         assert_eq!(keeper.opens_private("registry.example", 4873), private);
-        assert!(!keeper.opens_private("registry.example", 443) && !keeper.opens_private("other.example", 4873));
+        assert!(
+            !keeper.opens_private("registry.example", 443) && !keeper.opens_private("other.example", 4873)
+        );
         let egress = Egress::new(Arc::new(keeper)).with_resolver(Arc::new(FixedResolver(leads_to)));
         runtime.block_on(egress.connect_host(host, 4873)).err()
     };
@@ -430,15 +432,18 @@ fn only_a_rule_lets_a_named_host_lead_to_a_private_address_and_none_to_this_mach
             panic!("{address}: {refused:?}")
         };
         let told = refused.to_string();
-        assert!(told.contains("private = true") && told.contains("reach = \"registry.example:4873\""), "{told}");
+        assert!(
+            told.contains("private = true") && told.contains("reach = \"registry.example:4873\""),
+            "{told}"
+        );
     }
     // A name that leads to this machine, to its neighbours or to a cloud's credentials stays closed.
-    for address in ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "::ffff:10.0.0.1", "fe80::1", "203.0.113.80"] {
+    for address in
+        ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "::ffff:10.0.0.1", "fe80::1", "203.0.113.80"]
+    {
         let refused = connect(true, "registry.example", address);
-        let is_refused = matches!(
-            refused,
-            Some(ConnectionError::Refused(ConnectionRefusedError::NotGlobal { .. }))
-        );
+        let is_refused =
+            matches!(refused, Some(ConnectionError::Refused(ConnectionRefusedError::NotGlobal { .. })));
         assert!(is_refused, "{address}: {refused:?}");
     }
 }
@@ -486,14 +491,13 @@ fn a_port_of_this_machine_is_opened_by_its_name_and_number_and_for_the_approved_
     };
     let here = LocalListeners::find(port).unwrap().describe();
     assert!(connects("", &bound(&here), "localhost", port).is_ok());
-    let other = connects("", &bound("/usr/bin/other (other) of the user ada"), "localhost", port).unwrap_err();
+    let other =
+        connects("", &bound("/usr/bin/other (other) of the user ada"), "localhost", port).unwrap_err();
     assert!(other.to_string().contains("another program listens there"), "{other}");
     let denied = rule("deny", &format!("127.0.0.0/8:{port}"));
     assert!(connects(&denied, &bound(&here), "localhost", port).is_err(), "a deny wins");
-    let controlled = Plan {
-        effects: vec![Effect::Reach { host: "localhost".into(), port: 2375 }],
-        ..Plan::default()
-    };
+    let controlled =
+        Plan { effects: vec![Effect::Reach { host: "localhost".into(), port: 2375 }], ..Plan::default() };
     let refused = connects("", &controlled, "localhost", 2375).unwrap_err();
     assert!(refused.to_string().contains("a container engine listens there"), "{refused}");
 }

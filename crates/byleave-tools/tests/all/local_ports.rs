@@ -54,8 +54,7 @@ impl LocalService {
 
 /// A script that connects to these addresses, and prints what each said.
 fn client(addresses: &[(&str, u16)]) -> String {
-    let tries: String =
-        addresses.iter().map(|(host, port)| format!("say({host:?}, {port})\n")).collect();
+    let tries: String = addresses.iter().map(|(host, port)| format!("say({host:?}, {port})\n")).collect();
     format!(
         "import socket\n\
          def say(host, port):\n  \
@@ -70,19 +69,27 @@ fn client(addresses: &[(&str, u16)]) -> String {
 }
 
 fn rule(verdict: &str, reach: &str) -> String {
-    format!("[[rule]]\nid = \"local\"\nverdict = \"{verdict}\"\nreach = \"{reach}\"\nreason = \"a service\"\n")
+    format!(
+        "[[rule]]\nid = \"local\"\nverdict = \"{verdict}\"\nreach = \"{reach}\"\nreason = \"a service\"\n"
+    )
 }
 
 // req: E7
-// door: library
 #[test]
 fn a_rule_opens_one_port_of_this_machine_to_programs_that_know_no_proxy() {
     as_user("local_ports::a_rule_opens_one_port_of_this_machine_to_programs_that_know_no_proxy", async {
         let (open, closed) = (LocalService::start(), LocalService::start());
-        let world = ToolTestWorld::with(&rule("allow", &format!("localhost:{}", open.port)), Default::default());
+        let world =
+            ToolTestWorld::with(&rule("allow", &format!("localhost:{}", open.port)), Default::default());
         world.write(
             "client.py",
-            &client(&[("localhost", open.port), ("127.0.0.1", open.port), ("::1", open.port), ("localhost", closed.port), ("127.0.0.2", open.port)]),
+            &client(&[
+                ("localhost", open.port),
+                ("127.0.0.1", open.port),
+                ("::1", open.port),
+                ("localhost", closed.port),
+                ("127.0.0.2", open.port),
+            ]),
         );
         let played = world.bash("python3 client.py", &[yes()]).await;
         let text = played.text();
@@ -103,13 +110,12 @@ fn a_rule_opens_one_port_of_this_machine_to_programs_that_know_no_proxy() {
 }
 
 // req: E7
-// door: library
 #[test]
 fn a_question_about_a_port_names_the_program_and_a_yes_is_for_that_program() {
     as_user("local_ports::a_question_about_a_port_names_the_program_and_a_yes_is_for_that_program", async {
         let open = LocalService::start();
         let world = ToolTestWorld::new();
-        let command = format!("curl -sm 20 telnet://localhost:{} < /dev/null", open.port);
+        let command = format!("exec 3<>/dev/tcp/localhost/{}; head -c 5 <&3", open.port);
         let played = world.bash(&command, &[yes()]).await;
         let [question] = played.asked.as_slice() else { panic!("{:?}", played.asked) };
         let bound = question.plan.bindings.iter().find_map(|bound| bound.local_port()).unwrap();
@@ -122,24 +128,36 @@ fn a_question_about_a_port_names_the_program_and_a_yes_is_for_that_program() {
         world.meanwhile(move || {
             LocalService::on(TcpListener::bind((Ipv4Addr::LOCALHOST, free)).unwrap());
         });
-        let played = world.bash(&format!("curl -sm 20 telnet://localhost:{free}"), &[yes()]).await;
+        let command = format!("exec 3<>/dev/tcp/localhost/{free}; head -c 5 <&3");
+        let played = world.bash(&command, &[yes()]).await;
         assert_eq!(played.asked.len(), 1);
-        assert_eq!(played.result.refusal().map(|refusal| refusal.code), Some(Code::ContentChanged), "{:?}", played.result);
+        assert_eq!(
+            played.result.refusal().map(|refusal| refusal.code),
+            Some(Code::ContentChanged),
+            "{:?}",
+            played.result
+        );
     });
 }
 
 // req: E7
-// door: library
 #[test]
 fn a_port_by_which_programs_are_controlled_is_denied_before_anybody_is_asked() {
-    as_user("local_ports::a_port_by_which_programs_are_controlled_is_denied_before_anybody_is_asked", async {
-        let world = ToolTestWorld::new();
-        for host in ["localhost:2375", "127.0.0.1:9229", "[::1]:9222", "127.1:2375"] {
-            let played = world.bash(&format!("curl -s http://{host}/"), &[yes()]).await;
-            assert!(played.asked.is_empty() && !played.result.is_success(), "{host}: {:?}", played.result);
-            assert!(played.text().contains("nothing can open"), "{host}: {}", played.text());
-        }
-    });
+    as_user(
+        "local_ports::a_port_by_which_programs_are_controlled_is_denied_before_anybody_is_asked",
+        async {
+            let world = ToolTestWorld::new();
+            for host in ["localhost:2375", "127.0.0.1:9229", "[::1]:9222", "127.1:2375"] {
+                let played = world.bash(&format!("curl -s http://{host}/"), &[yes()]).await;
+                assert!(
+                    played.asked.is_empty() && !played.result.is_success(),
+                    "{host}: {:?}",
+                    played.result
+                );
+                assert!(played.text().contains("nothing can open"), "{host}: {}", played.text());
+            }
+        },
+    );
 }
 
 /// A server that answers every request with the same words.
@@ -182,7 +200,6 @@ async fn serve(world: &ToolTestWorld, arguments: serde_json::Value, until: &str)
 }
 
 // req: B1, E7
-// door: library
 #[test]
 fn the_server_of_a_job_is_reached_from_outside_and_by_the_next_command() {
     as_user("local_ports::the_server_of_a_job_is_reached_from_outside_and_by_the_next_command", async {
@@ -196,7 +213,10 @@ fn the_server_of_a_job_is_reached_from_outside_and_by_the_next_command() {
             for local in [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), (Ipv6Addr::LOCALHOST, port).into()] {
                 // More often than there are sockets, one after the other.
                 for _ in 0..40 {
-                    assert!(get(local).is_some_and(|text| text.ends_with("served inside")), "{inside} {local}");
+                    assert!(
+                        get(local).is_some_and(|text| text.ends_with("served inside")),
+                        "{inside} {local}"
+                    );
                 }
             }
             let next = world.bash(&format!("curl -sm 20 http://localhost:{port}/"), &[yes()]).await;
@@ -213,7 +233,6 @@ fn the_server_of_a_job_is_reached_from_outside_and_by_the_next_command() {
 }
 
 // req: B1, E7
-// door: library
 #[test]
 fn a_port_of_a_job_that_nobody_opened_stays_closed_and_a_person_can_open_it() {
     as_user("local_ports::a_port_of_a_job_that_nobody_opened_stays_closed_and_a_person_can_open_it", async {
