@@ -1,10 +1,12 @@
 //! Effects: one thing done to one target each; and the plan, which lists all effects of a call.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{ContentRef, Digest, RecordKey};
+use crate::host::{LOCALHOST, is_localhost, never_opened};
 use crate::id::CallId;
 use crate::manifest::{Manifest, PermissionClass};
 
@@ -191,7 +193,7 @@ pub struct Binding {
 }
 
 /// The state of a bound path when the plan was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingState {
     /// Nothing exists at the path.
@@ -205,6 +207,25 @@ pub enum BindingState {
         /// The inode number.
         inode: u64,
     },
+    /// The path is a port of this machine, as in `localhost:5432`, on which this program listens.
+    Listener {
+        /// The program, in words.
+        program: String,
+    },
+}
+
+impl Binding {
+    /// Returns the binding of a port of this machine to the program that listens there.
+    pub fn for_local_port(port: u16, program: String) -> Self {
+        Self { path: format!("{LOCALHOST}:{port}"), state: BindingState::Listener { program } }
+    }
+
+    /// Returns the port of this machine and the program that listened there, if that is what is bound.
+    pub fn local_port(&self) -> Option<(u16, &str)> {
+        let BindingState::Listener { program } = &self.state else { return None };
+        let port = self.path.strip_prefix(LOCALHOST)?.strip_prefix(':')?;
+        Some((port.parse().ok()?, program))
+    }
 }
 
 /// The effects of a draft, predicted without running it.
@@ -287,6 +308,23 @@ impl Plan {
     /// that is not on a path, such as a program or a host.
     pub fn only_affects_paths(&self, test: impl Fn(&str) -> bool) -> bool {
         !self.effects.is_empty() && self.effects.iter().all(|effect| effect.path().is_some_and(&test))
+    }
+
+    /// Returns the ports of this machine's loopback that the plan reaches, in order and without duplicates.
+    pub fn local_ports(&self) -> Vec<u16> {
+        let hosts = self.effects.iter().filter_map(Effect::host);
+        let local = hosts.filter(|(host, port)| *port != 0 && is_localhost(host)).map(|(_, port)| port);
+        local.collect::<BTreeSet<u16>>().into_iter().collect()
+    }
+
+    /// Adds a danger for each port of this machine that nothing can open to a command, so that the call is denied before anybody is asked.
+    pub fn deny_control_ports(&mut self) {
+        for port in self.local_ports() {
+            if let Some(why) = never_opened(port) {
+                let reason = format!("nothing can open `{LOCALHOST}:{port}` to a command, because {why}");
+                self.dangers.push(Danger { id: "control-port".to_owned(), reason, denied: true });
+            }
+        }
     }
 
     /// Checks whether the call sends something to a host that is known only when it runs, such as that of `git push origin`.

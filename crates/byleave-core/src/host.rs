@@ -69,6 +69,42 @@ impl PortPattern {
     }
 }
 
+/// The name of this machine's own loopback in effects and rules.
+pub const LOCALHOST: &str = "localhost";
+
+/// The loopback addresses, of IPv4 and IPv6.
+const LOCAL_ADDRESSES: [AddressNumber; 2] = [0xffff_7f00_0001, 1];
+
+/// The ports of this machine that nothing can open to a command, with the reason. A program that listens there obeys whoever connects.
+const CONTROL_PORTS: [(std::ops::RangeInclusive<u16>, &str); 16] = [
+    (53..=53, "the sandbox answers lookups of names there"),
+    (1234..=1234, "a debugger listens there"),
+    (2345..=2345, "a debugger listens there"),
+    (2375..=2377, "a container engine listens there, which can run anything as root"),
+    (2828..=2828, "a browser is controlled there"),
+    (3128..=3128, "the proxy of the sandbox listens there"),
+    (4243..=4243, "a container engine listens there, which can run anything as root"),
+    (4444..=4444, "a browser is controlled there"),
+    (5005..=5005, "a debugger listens there"),
+    (5037..=5037, "Android devices are controlled there"),
+    (5678..=5678, "a debugger listens there"),
+    (6000..=6003, "a display listens there, which passes on the keyboard"),
+    (6443..=6443, "a cluster is controlled there"),
+    (9222..=9230, "a browser or a debugger is controlled there"),
+    (9515..=9515, "a browser is controlled there"),
+    (10250..=10250, "a cluster is controlled there"),
+];
+
+/// Checks whether a host is the loopback of this machine: `localhost`, `127.0.0.1` or `::1`.
+pub fn is_localhost(host: &str) -> bool {
+    ParsedHost::parse(host).is_some_and(|host| host.is_localhost())
+}
+
+/// Returns the reason why no rule and no person can open this port of this machine to a command.
+pub fn never_opened(port: u16) -> Option<&'static str> {
+    CONTROL_PORTS.iter().find(|(ports, _)| ports.contains(&port)).map(|(_, why)| *why)
+}
+
 /// Returns a host as effects name it: lower case, in punycode, without brackets, zone, or a dot at the end. An address has its usual
 /// spelling. `None` for a text that cannot be a host.
 pub fn normalize(host: &str) -> Option<String> {
@@ -103,6 +139,17 @@ impl ParsedHost {
         };
         let surely = surely.or(if possibly.len() == 1 { possibly.first().copied() } else { None });
         Some(Self { name, address: surely, possible_addresses: possibly })
+    }
+
+    /// Checks whether it is the loopback of this machine.
+    pub(crate) fn is_localhost(&self) -> bool {
+        self.name == LOCALHOST || self.address.is_some_and(|address| LOCAL_ADDRESSES.contains(&address))
+    }
+
+    /// Returns every address that it could be.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = AddressNumber> + '_ {
+        let local = if self.name == LOCALHOST { &LOCAL_ADDRESSES[..] } else { &[] };
+        self.possible_addresses.iter().chain(local).copied()
     }
 
     fn v6(address: Ipv6Addr) -> Self {
@@ -166,6 +213,20 @@ impl HostPattern {
         (base == mask_prefix(base, bits)).then_some(Self::Net { base, prefix_len: bits })
     }
 
+    /// Checks whether it names exactly the loopback of this machine.
+    pub(crate) fn is_localhost(&self) -> bool {
+        match self {
+            Self::Name(name) => name == LOCALHOST,
+            Self::Net { base, prefix_len } => *prefix_len == 128 && LOCAL_ADDRESSES.contains(base),
+            Self::Any | Self::Subdomains(_) => false,
+        }
+    }
+
+    /// Checks whether it grants the host. The loopback of this machine must be named: a wide pattern does not open it.
+    pub(crate) fn grants(&self, host: &ParsedHost) -> bool {
+        if host.is_localhost() { self.is_localhost() && self.could_match(host) } else { self.matches(host) }
+    }
+
     /// Checks whether the host surely fits.
     pub(crate) fn matches(&self, host: &ParsedHost) -> bool {
         match self {
@@ -180,7 +241,7 @@ impl HostPattern {
     pub(crate) fn could_match(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Net { base, prefix_len: bits } => {
-                host.possible_addresses.iter().any(|address| mask_prefix(*address, *bits) == *base)
+                host.addresses().any(|address| mask_prefix(address, *bits) == *base)
             }
             named => named.matches_name(host),
         }
@@ -189,7 +250,7 @@ impl HostPattern {
     fn matches_name(&self, host: &ParsedHost) -> bool {
         match self {
             Self::Any => true,
-            Self::Name(name) => host.name == *name,
+            Self::Name(name) => host.name == *name || name == LOCALHOST && host.is_localhost(),
             Self::Subdomains(domain) => {
                 let above = host.name.strip_suffix(domain.as_str()).and_then(|rest| rest.strip_suffix('.'));
                 above.is_some_and(|above| !above.is_empty()) && host.possible_addresses.is_empty()

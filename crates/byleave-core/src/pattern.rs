@@ -105,6 +105,27 @@ impl Pattern {
         }
     }
 
+    /// Returns the hosts and ports of a pattern over hosts.
+    pub(crate) fn host_pattern(&self) -> Option<(HostPattern, PortPattern)> {
+        match self {
+            Self::Reach(text) | Self::Send(text) => HostPattern::parse_with_ports(text),
+            _ => None,
+        }
+    }
+
+    /// Checks whether it is a pattern over exactly the loopback of this machine.
+    pub fn is_localhost(&self) -> bool {
+        self.host_pattern().is_some_and(|(host, _)| host.is_localhost())
+    }
+
+    /// Returns the one port of a pattern over hosts, if it names one.
+    pub fn host_port(&self) -> Option<u16> {
+        match self.host_pattern() {
+            Some((_, PortPattern::One(port))) => Some(port),
+            _ => None,
+        }
+    }
+
     /// Checks whether a pattern over hosts is about this kind of effect.
     ///
     /// Sending includes reaching: an allow of `send` covers both, and so does a deny or an ask of `reach`.
@@ -218,7 +239,11 @@ impl PatternMatcher {
                 Pattern::Reach(_) | Pattern::Send(_),
                 Effect::Reach { host, port } | Effect::Send { host, port },
             ) => {
-                let is_covered = self.is_exception || self.pattern.covers_host_effect(effect, self.certainty);
+                // A port of this machine is opened whole, because no proxy can read the protocols of its services.
+                let is_covered = self.is_exception
+                    || self.host.as_ref().is_some_and(|(host, _)| host.is_localhost())
+                        && self.certainty == MatchCertainty::Certain
+                    || self.pattern.covers_host_effect(effect, self.certainty);
                 is_covered && self.matches_host(host, *port)
             }
             (Pattern::Run(words), Effect::Run { program, argv }) => {
@@ -255,7 +280,10 @@ impl PatternMatcher {
     fn matches_host(&self, host: &str, port: u16) -> bool {
         let Some((pattern, ports)) = &self.host else { return false };
         match (ParsedHost::parse(host), self.certainty) {
-            (Some(host), MatchCertainty::Certain) => pattern.matches(&host) && ports.matches(port),
+            (Some(host), MatchCertainty::Certain) => {
+                let fits = if self.is_exception { pattern.matches(&host) } else { pattern.grants(&host) };
+                fits && ports.matches(port)
+            }
             (Some(host), MatchCertainty::Possible) => pattern.could_match(&host) && ports.could_match(port),
             // A text that cannot be a host is denied with every host.
             (None, MatchCertainty::Possible) => *pattern == HostPattern::Any && ports.could_match(port),

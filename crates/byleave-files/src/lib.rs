@@ -8,12 +8,15 @@
 //! - It must be a regular file. Its path must not contain a link that [`LinkPolicy`] does not allow.
 //! - At most the given number of bytes is read, even if the file grows meanwhile.
 //!
+//! [`local_listener`] finds the program that listens on a port of this machine.
+//!
 //! Files that no agent can write are read by [`own`]. `clippy.toml` forbids the other ways to read a file.
 //!
 //! This is a separate crate because the crates that need it share only `byleave-core`, which does not access files.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod local_listener;
 pub mod own;
 
 use std::fs::{File, Metadata};

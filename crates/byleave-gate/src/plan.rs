@@ -64,6 +64,7 @@ pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext)
             plan.effects.push(Effect::Invoke { tool: manifest.name.clone() });
         }
     }
+    plan.deny_control_ports();
     Ok(plan)
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use byleave_core::digest::Digest;
 use byleave_core::effect::{Binding, BindingState, Plan};
 use byleave_core::refusal::{Code, Refusal};
+use byleave_files::local_listener::LocalListeners;
 use byleave_files::{LinkPolicy, ReadError};
 
 use crate::path_resolution::into_text;
@@ -60,14 +61,34 @@ pub(crate) fn add_directory_binding(plan: &mut Plan, site: &ToolContext) -> Resu
     Ok(())
 }
 
+/// Binds the plan of a command to the programs that listen on the ports of this machine that it reaches.
+pub(crate) fn add_listener_bindings(plan: &mut Plan) -> Result<(), ToolError> {
+    for port in plan.local_ports() {
+        plan.bindings.push(capture_listener(port)?);
+    }
+    Ok(())
+}
+
+fn capture_listener(port: u16) -> Result<Binding, ToolError> {
+    let found = LocalListeners::find(port).map_err(|error| {
+        ToolError(format!("cannot see which program listens on `localhost:{port}`: {error}"))
+    })?;
+    Ok(Binding::for_local_port(port, found.describe()))
+}
+
 /// Refuses the call if anything that the plan is bound to has changed.
 pub(crate) fn check_bindings(plan: &Plan) -> Result<(), Refusal> {
     for bound in &plan.bindings {
-        let code = match bound.state {
+        let code = match &bound.state {
             BindingState::Directory { .. } => Code::DirectoryChanged,
             BindingState::Missing | BindingState::Content(_) => Code::ContentChanged,
+            BindingState::Listener { .. } => Code::ContentChanged,
         };
-        match capture_binding(&bound.path) {
+        let now = match bound.local_port() {
+            Some((port, _)) => capture_listener(port),
+            None => capture_binding(&bound.path),
+        };
+        match now {
             Ok(now) if now == *bound => {}
             Ok(_) => {
                 return Err(Refusal::new(

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::policy::{PathVariables, Policy};
-use byleave_sandbox::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network};
+use byleave_sandbox::confinement::{
+    Confinement, CopiedPath, CopySource, FileConfinement, Network, SandboxPorts,
+};
 use byleave_sandbox::from_plan;
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, CommandStatus, IndexCache, NetworkBridge, RunAs, SandboxSession};
@@ -162,6 +164,7 @@ impl BenchFixture {
                 ..FileConfinement::default()
             },
             network: Network::Off,
+            ports: SandboxPorts::default(),
             environment: BTreeMap::new(),
             limits: ResourceLimits::default(),
             waived: BTreeSet::new(),

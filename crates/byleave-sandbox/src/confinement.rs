@@ -16,6 +16,8 @@ pub struct Confinement {
     pub files: FileConfinement,
     /// The hosts that it may connect to.
     pub network: Network,
+    /// The ports of a proxied network.
+    pub ports: SandboxPorts,
     /// The complete environment of the command.
     pub environment: BTreeMap<String, String>,
     /// The resources that it may use.
@@ -24,6 +26,16 @@ pub struct Confinement {
     pub waived: BTreeSet<Guarantee>,
     /// Guarantees that a rule requires. They must be given in full, even if they were waived.
     pub required: BTreeSet<Guarantee>,
+}
+
+/// The ports of a proxied network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxPorts {
+    /// The ports on which programs that use no proxy can connect, besides those of the web and of SSH. No program inside can listen
+    /// on them.
+    pub granted: BTreeSet<u16>,
+    /// Whether the ports on which the command listens can be published outside.
+    pub can_publish: bool,
 }
 
 /// The file system as a command sees it. Paths that are not named cannot be written. The home directory contains only the named
@@ -214,6 +226,7 @@ mod tests {
         Confinement {
             files: FileConfinement::default(),
             network: Network::Off,
+            ports: SandboxPorts::default(),
             environment: BTreeMap::new(),
             limits: ResourceLimits::default(),
             waived: BTreeSet::new(),

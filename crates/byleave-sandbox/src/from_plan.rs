@@ -26,7 +26,7 @@ use byleave_core::policy::Policy;
 
 pub use host_policy::CallHostPolicy;
 
-use crate::confinement::{Confinement, FileConfinement, Network, PathPolicyScope, ReadScope};
+use crate::confinement::{Confinement, FileConfinement, Network, PathPolicyScope, ReadScope, SandboxPorts};
 use crate::guarantee::Guarantee;
 use crate::limits::ResourceLimits;
 use crate::protected_paths::{IndexError, PathPolicy};
@@ -133,9 +133,14 @@ pub fn build_confinement(
         () if may_reach_others && CallHostPolicy::has_reach_rule(policy) => Network::Proxied,
         () => Network::Off,
     };
+    let granted = match network {
+        Network::Proxied => host_policy::proxied_ports(plan, policy),
+        Network::Off | Network::Host => BTreeSet::new(),
+    };
+    let ports = SandboxPorts { granted, can_publish: false };
     let environment = system_paths::environment(place.environment.clone());
-    let required = BTreeSet::new();
-    Ok(Confinement { files, network, environment, limits: ResourceLimits::default(), waived, required })
+    let (limits, required) = (ResourceLimits::default(), BTreeSet::new());
+    Ok(Confinement { files, network, ports, environment, limits, waived, required })
 }
 
 /// Returns the policy for hidden and protected paths under this plan, for tools that open files themselves.

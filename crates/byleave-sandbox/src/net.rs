@@ -23,6 +23,7 @@ mod http;
 mod http_head;
 mod proxy;
 pub mod proxy_server;
+pub mod published_ports;
 mod read_only;
 pub mod refusal;
 pub mod session_router;

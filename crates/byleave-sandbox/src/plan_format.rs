@@ -47,6 +47,12 @@ pub enum SocketKind {
     Lookups,
     /// Connections to every address that leads here.
     Transparent,
+    /// Connections to the loopback of IPv6. Without IPv6, no socket is passed out.
+    Loopback6,
+    /// A socket for one connection from outside to the loopback of IPv4. It can be used again.
+    Connector4,
+    /// The same for IPv6. Without IPv6, no socket is passed out.
+    Connector6,
 }
 
 /// One step of the mount program. `P` is a path. A slot holds a mount until it is attached.
@@ -355,6 +361,9 @@ impl<'a> PlanReader<'a> {
             0 => SocketKind::Proxy,
             1 => SocketKind::Lookups,
             2 => SocketKind::Transparent,
+            3 => SocketKind::Loopback6,
+            4 => SocketKind::Connector4,
+            5 => SocketKind::Connector6,
             _ => return None,
         })
     }

@@ -18,7 +18,7 @@ pub use overlays::probe_overlays;
 
 use crate::backend::{self, Backend};
 use crate::clone3;
-use crate::confinement::{Confinement, FileConfinement, Network, ReadScope};
+use crate::confinement::{Confinement, FileConfinement, Network, ReadScope, SandboxPorts};
 use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
 use crate::launch::{
     CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity, owner_on_disk,
@@ -196,6 +196,7 @@ fn usual(folder: &std::path::Path) -> Confinement {
             ..FileConfinement::default()
         },
         network: Network::Off,
+        ports: SandboxPorts::default(),
         environment: BTreeMap::from([("PATH".into(), PATH.into())]),
         limits: ResourceLimits { wall_time: WALL, ..ResourceLimits::default() },
         waived: BTreeSet::new(),

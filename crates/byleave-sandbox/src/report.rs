@@ -26,6 +26,10 @@ pub fn describe_outcome(confinement: &Confinement, outcome: &CommandOutcome) -> 
             let why = decision.reason.as_deref().map_or_else(String::new, |why| format!(": {}", line(why)));
             match decision.is_send_refused {
                 true => format!("blocked by policy: sending to `{target}`{why}"),
+                // No question would help, or the reason says already what to write.
+                false if why.contains("private = true") || why.contains("nothing can open") => {
+                    format!("blocked by policy: reaching `{target}`{why}")
+                }
                 false => format!("blocked by policy: reaching `{target}`{why}; ask for `reach {target}`"),
             }
         })

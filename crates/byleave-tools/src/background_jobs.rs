@@ -3,6 +3,7 @@
 //! This process holds a job. The job belongs to the session that started it; other sessions cannot see it. It is confined like any command
 //! and works on the real files. It must never outlive its session, its time limit, or the last handle on the job table.
 
+mod ports;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use byleave_gate::core::id::{SessionId, TenantId};
 use byleave_gate::tool::{RunContext, ToolContext};
-use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::launch::{CommandStatus, LaunchError, RunningCommand, Stopper};
 use byleave_sandbox::limits::LimitKind;
 use byleave_sandbox::report;
@@ -21,6 +22,7 @@ use byleave_sandbox::tripwire::PlantedFile;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
+use self::ports::JobPorts;
 pub use tools::{bash_kill, bash_output};
 
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
@@ -151,14 +153,18 @@ impl Jobs {
         let time = time.map_or(limits.max_duration, |time| time.min(limits.max_duration));
         (confinement.limits.wall_time, confinement.limits.cpu_time) =
             (time, confinement.limits.cpu_time.max(time));
+        // A server listens in the network of its sandbox. One that may reach nothing has a network in which everything is refused.
+        let access = match confinement.network {
+            Network::Off => NetworkAccess::Blocked,
+            Network::Proxied | Network::Host => NetworkAccess::Granted,
+        };
+        if confinement.network == Network::Off {
+            confinement.network = Network::Proxied;
+        }
+        confinement.ports.can_publish = confinement.network == Network::Proxied;
         let since = rehearsal_result::coarse_clock_now();
-        let mut running = run_command::start_command(
-            workplace,
-            &confinement,
-            (text, OutputStreams::Merged),
-            NetworkAccess::Granted,
-            run,
-        )?;
+        let output = (text, OutputStreams::Merged);
+        let mut running = run_command::start_command(workplace, &confinement, output, access, run)?;
         let id = table.started.fetch_add(1, Ordering::Relaxed) + 1;
         let stopper = running.stopper().map_err(run_command::describe_error)?;
         let job = Arc::new(Job::new(
@@ -167,11 +173,25 @@ impl Jobs {
             limits.max_output_bytes,
             (confinement.clone(), since),
         ));
+        let ports = running.publisher().zip(run_command::host_policy(run));
+        let ports = ports.map(|(publisher, policy)| JobPorts { job: Arc::clone(&job), publisher, policy });
         running.forward_output(job.ear());
         running.on_planted(job.planted());
         let attended = Arc::clone(&job);
         let thread = std::thread::Builder::new().name("byleave-job".into());
-        let thread = thread.spawn(move || attended.wait(running, &confinement));
+        let watch = ports.map(|ports| {
+            let closing = Arc::clone(&ports.publisher);
+            let thread = std::thread::Builder::new().name("byleave-ports".into());
+            thread.spawn(move || ports.watch()).map(|_| closing)
+        });
+        let watch = watch.transpose();
+        let watch = watch.map_err(|error| format!("the job was not started: {error}; try again later"))?;
+        let thread = thread.spawn(move || {
+            attended.wait(running, &confinement);
+            if let Some(publisher) = watch {
+                publisher.close();
+            }
+        });
         let thread = thread.map_err(|error| format!("the job was not started: {error}; try again later"))?;
         *locked(&job.thread) = Some(thread);
         let id = job.id.clone();
@@ -305,6 +325,16 @@ impl Job {
             drop(state);
             job.changed.send_replace(());
         }
+    }
+
+    /// Adds a message for the next query.
+    fn say(&self, line: String) {
+        let mut state = locked(&self.state);
+        if state.said.len() < SAID_MAX {
+            state.said.push(line);
+        }
+        drop(state);
+        self.changed.send_replace(());
     }
 
     /// Waits for the end of the job, and stores it.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use byleave_gate::boxed::BoxFuture;
-use byleave_gate::core::effect::Plan;
+use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::host::LOCALHOST;
 use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
+use byleave_gate::plan::plan_by_class;
 use byleave_gate::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
 use byleave_gate::typed_tool::TypedTool;
 use schemars::JsonSchema;
@@ -60,6 +62,9 @@ struct BashArguments {
     /// Return at once and keep the command running. Use `bash_output` to read its output and `bash_kill` to end it. The command works on the real files: its changes cannot be undone
     #[serde(default)]
     background: bool,
+    /// Ports from 1024 on which the background job will serve, to open them on this machine. `bash_output` returns the address of each
+    #[serde(default)]
+    ports: Vec<u16>,
 }
 
 impl Bash {
@@ -99,6 +104,12 @@ impl Bash {
         if arguments.timeout.zip(arguments.timeout_ms).is_some_and(|(one, other)| one != other) {
             return Err("`timeout` and `timeout_ms` differ; give one of them".into());
         }
+        if !arguments.background && !arguments.ports.is_empty() {
+            return Err("`ports` are those of a background job; set `background: true`".into());
+        }
+        if let Some(port) = arguments.ports.iter().find(|port| **port < 1024) {
+            return Err(format!("port {port} cannot be opened, because only ports from 1024 can"));
+        }
         if arguments.background {
             self.workplace.command_host.check_jobs()?;
             self.jobs.check_available()?;
@@ -131,6 +142,7 @@ fn manifest(jobs: &Jobs) -> Manifest {
     }
     if let Some(offered) = manifest.input_schema.get_mut("properties").and_then(Value::as_object_mut) {
         offered.remove("background");
+        offered.remove("ports");
         if let Some(timeout) = offered.get_mut("timeout").and_then(Value::as_object_mut) {
             let plain = "Timeout in milliseconds; by default that of a call (usually 30000). Set it for builds and tests";
             timeout.insert("description".into(), plain.into());
@@ -168,11 +180,21 @@ impl Tool for Bash {
     fn plan<'a>(
         &'a self,
         arguments: &'a Value,
-        _: &'a ToolContext,
+        site: &'a ToolContext,
     ) -> Option<BoxFuture<'a, Result<Plan, ToolError>>> {
         // A call that cannot succeed must not cause a question. For all others the permission class makes the plan.
-        let why = self.read(arguments.clone()).err()?;
-        Some(Box::pin(async { Err(ToolError(why)) }))
+        let read = match self.read(arguments.clone()) {
+            Err(why) => return Some(Box::pin(async { Err(ToolError(why)) })),
+            Ok(read) if read.ports.is_empty() => return None,
+            Ok(read) => read,
+        };
+        Some(Box::pin(async move {
+            let mut plan = plan_by_class(self.manifest(), arguments, site)?;
+            let opened = |port: &u16| Effect::Reach { host: LOCALHOST.to_owned(), port: *port };
+            plan.effects.extend(read.ports.iter().map(opened));
+            plan.deny_control_ports();
+            Ok(plan)
+        }))
     }
 
     fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {

@@ -58,7 +58,7 @@ impl CommandHost {
 
 #[cfg(test)]
 mod tests {
-    use byleave_sandbox::confinement::{FileConfinement, Network};
+    use byleave_sandbox::confinement::{FileConfinement, Network, SandboxPorts};
     use byleave_sandbox::limits::ResourceLimits;
 
     use super::*;
@@ -67,6 +67,7 @@ mod tests {
         Confinement {
             files: FileConfinement::default(),
             network: Network::Proxied,
+            ports: SandboxPorts::default(),
             environment: std::collections::BTreeMap::new(),
             limits: ResourceLimits::default(),
             waived: std::collections::BTreeSet::new(),

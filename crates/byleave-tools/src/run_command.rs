@@ -115,16 +115,20 @@ pub(crate) fn start_command(
     if confinement.network != Network::Proxied {
         return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
     }
-    let door = match (way, &run.policy) {
-        (NetworkAccess::Granted, Some(rules)) => {
-            let (session, agent) = (run.context.session.clone(), run.context.agent.clone());
-            let keeper = CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent);
-            Egress::new(Arc::new(keeper.with_read_foreign(run.read_foreign)))
-        }
+    let door = match (way, host_policy(run)) {
+        (NetworkAccess::Granted, Some(policy)) => Egress::new(Arc::new(policy)),
         (NetworkAccess::Blocked, _) | (_, None) => Egress::deny_all(),
     };
     let through = Some((workplace.network_bridge()?, door));
     start_with_cache(confinement, &command, workplace.run_as, through, warm).map_err(describe_error)
+}
+
+/// Returns the policy for the hosts of a call. `None` if no policy is configured.
+pub(crate) fn host_policy(run: &RunContext) -> Option<CallHostPolicy> {
+    let rules = run.policy.as_ref()?;
+    let (session, agent) = (run.context.session.clone(), run.context.agent.clone());
+    let policy = CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent);
+    Some(policy.with_read_foreign(run.read_foreign))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]

@@ -238,7 +238,7 @@ mod tests {
     use std::fmt::Write as _;
     use std::time::Duration;
 
-    use byleave_sandbox::confinement::{Confinement, FileConfinement, Network};
+    use byleave_sandbox::confinement::{Confinement, FileConfinement, Network, SandboxPorts};
     use byleave_sandbox::limits::ResourceLimits;
     use byleave_sandbox::probe::{BackendError, BackendFailure, ContainerKind, HostEnvironment, remedies};
 
@@ -260,6 +260,7 @@ mod tests {
                 ..FileConfinement::default()
             },
             network: Network::Off,
+            ports: SandboxPorts::default(),
             environment: std::collections::BTreeMap::new(),
             limits: ResourceLimits::default(),
             waived: BTreeSet::new(),

@@ -166,6 +166,7 @@ fn rule_json(rule: &Rule) -> Value {
         "remember": rule.remember,
         "challenge": rule.challenge,
         "guarantees": rule.guarantees,
+        "private": rule.private,
         "reason": rule.reason,
     })
 }

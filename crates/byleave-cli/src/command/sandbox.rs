@@ -277,7 +277,9 @@ fn plan(typed: &SandboxExecArgs, options: &ResolvedOptions) -> Result<Plan> {
     for guarantee in &typed.waive {
         effects.push(Effect::Unconfined { guarantee: guarantee.clone() });
     }
-    Ok(Plan { effects, ..Plan::default() })
+    let mut plan = Plan { effects, ..Plan::default() };
+    plan.deny_control_ports();
+    Ok(plan)
 }
 
 /// Returns the reason if a rule denies it. An ask is answered by typing the command.

@@ -1,6 +1,7 @@
 //! `byleave sandbox exec` for a user who is not root.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -38,6 +39,35 @@ fn anything_runs_confined_and_what_was_blocked_is_told() {
     assert_eq!((code, desk.world.file("made").as_str()), (Some(1), "done\n"), "{err}");
     let words = [&["sandbox", "exec"], &WAIVE[..], &["--", "no-such-program"]].concat();
     assert_eq!(desk.command(&words).output().unwrap().status.code(), Some(127));
+}
+
+/// Needs python3.
+// req: E7
+// door: program
+#[test]
+fn a_port_of_this_machine_that_was_named_is_reached_and_a_control_port_never() {
+    let desk = OtherUserWorld::new();
+    let [open, closed] = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [port, other] = [&open, &closed].map(|listener| listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = open.accept() {
+            stream.write_all(b"ready").unwrap();
+        }
+    });
+    let script = format!(
+        "python3 -c \"import socket; print(socket.create_connection(('localhost', {port}), 20).recv(5))\"; \
+         python3 -c \"import socket; socket.create_connection(('localhost', {other}), 20)\" 2>/dev/null || echo closed"
+    );
+    let reach = format!("localhost:{port}");
+    let (code, out, err) = said(&desk.exec(&[&WAIVE[..], &["--reach", &reach]].concat(), &script, ""));
+    assert_eq!((code, out.as_str()), (Some(0), "b'ready'\nclosed\n"), "{err}");
+    closed.set_nonblocking(true).unwrap();
+    assert!(closed.accept().is_err(), "a port that nobody named was connected to");
+    let (code, _, err) =
+        said(&desk.exec(&[&WAIVE[..], &["--reach", "localhost:2375"]].concat(), "touch made", ""));
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("a container engine listens there"), "{err}");
+    assert!(!desk.world.workspace().join("made").exists());
 }
 
 // req: E7

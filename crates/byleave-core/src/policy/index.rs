@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use globset::{Glob, GlobSet};
 
 use crate::effect::Effect;
-use crate::host::{AddressNumber, HostPattern, ParsedHost, PortPattern, mask_prefix};
+use crate::host::{AddressNumber, HostPattern, LOCALHOST, ParsedHost, PortPattern, mask_prefix};
 use crate::pattern::{
     FoldedGlob, MatchCertainty, Pattern, PatternError, exact_run_matches, file_name, fold, is_any_program,
     parent_dirs, parse_glob, parse_host_pattern, run_matches,
@@ -166,21 +166,27 @@ impl PatternIndex {
 impl HostIndex {
     fn find(&self, host: &str, port: u16, found: &mut Vec<RuleNumber>) {
         let host = ParsedHost::parse(host);
-        found.extend(self.any.iter().filter_map(|door| door.matching_rule(port, host.is_some())));
+        let is_local = host.as_ref().is_some_and(ParsedHost::is_localhost);
+        found
+            .extend(self.any.iter().filter_map(|door| door.matching_rule(port, host.is_some() && !is_local)));
         let Some(host) = host else { return };
         let mut take = |doors: Option<&Vec<PortRule>>, is_sure: bool| {
             found.extend(doors.into_iter().flatten().filter_map(|door| door.matching_rule(port, is_sure)));
         };
         take(self.names.get(&host.name), true);
+        if is_local && host.name != LOCALHOST {
+            take(self.names.get(LOCALHOST), true);
+        }
         let mut rest = host.name.as_str();
         while let Some((_, domain)) = rest.split_once('.').filter(|_| host.possible_addresses.is_empty()) {
             take(self.subdomains.get(domain), true);
             rest = domain;
         }
         for bits in &self.prefix_lens {
-            for address in &host.possible_addresses {
-                let is_sure = host.address == Some(*address);
-                take(self.nets.get(&(*bits, mask_prefix(*address, *bits))), is_sure);
+            for address in host.addresses() {
+                // See `HostPattern::grants`.
+                let is_sure = if is_local { *bits == 128 } else { host.address == Some(address) };
+                take(self.nets.get(&(*bits, mask_prefix(address, *bits))), is_sure);
             }
         }
     }
@@ -247,7 +253,8 @@ impl PatternIndexBuilder {
                 if !is_send || sense == MatchCertainty::Certain {
                     self.reach.add(parse_host_pattern(host)?, sense, rule);
                 }
-                if is_send || sense == MatchCertainty::Possible {
+                let is_local = || parse_host_pattern(host).is_ok_and(|(host, _)| host.is_localhost());
+                if is_send || sense == MatchCertainty::Possible || is_local() {
                     self.send.add(parse_host_pattern(host)?, sense, rule);
                 }
             }

@@ -282,6 +282,7 @@ impl RuleFileReader<'_> {
                 "checkpoint" => rule.checkpoint = self.parse_flag(value).unwrap_or_default(),
                 "remember" => rule.remember = self.parse_flag(value).unwrap_or_default(),
                 "challenge" => rule.challenge = self.parse_flag(value).unwrap_or_default(),
+                "private" => rule.private = self.parse_flag(value).unwrap_or_default(),
                 "guarantees" => rule.guarantees = self.parse_plain_texts(value),
                 "delegate" => rule.delegate = self.parse_glob(value),
                 "matches" => rule.matching_examples = self.parse_examples(value, table),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::condition::RuleCondition;
 use crate::decision::{AskCause, Verdict};
 use crate::effect::Effect;
+use crate::host::{HostPattern, PortPattern, never_opened};
 use crate::pattern::{MatchCertainty, Pattern, PatternError};
 
 /// The id of the rule that stands in for a missing rule about undoable work.
@@ -83,6 +84,9 @@ pub struct Rule {
     /// The rule stands in for a missing rule about undoable work (`undoable` in `[defaults]`). It has no patterns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub undoable: bool,
+    /// The hosts that the rule names may lead to private addresses.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub private: bool,
     /// The guarantees that must hold for the allow to hold.
     pub guarantees: Vec<String>,
     /// Sub-agents whose names fit this glob may do it on behalf of those to whom the rule forbids it. They can delegate it, but not do it.
@@ -128,6 +132,7 @@ impl Rule {
             remember: false,
             challenge: false,
             undoable: false,
+            private: false,
             guarantees: Vec::new(),
             delegate: None,
             reason: String::new(),
@@ -226,6 +231,8 @@ impl Rule {
             RuleError::ProjectDelegates
         } else if self.verdict == Verdict::Allow && self.patterns.iter().any(Pattern::is_any_program) {
             RuleError::AllowsEveryProgram
+        } else if let Some(fault) = self.check_private().or_else(|| self.check_localhost()) {
+            fault
         } else if !self.except.iter().all(about) {
             RuleError::ExceptUnused
         } else if !self.patterns.is_empty() && self.patterns.iter().all(|pattern| self.is_excepted(pattern)) {
@@ -234,6 +241,32 @@ impl Rule {
             return Ok(());
         };
         Err(fault)
+    }
+
+    /// Checks `private`: only an allow that names its hosts can have it.
+    fn check_private(&self) -> Option<RuleError> {
+        let hosts = self.patterns.iter().filter_map(Pattern::host_pattern);
+        let names = |(host, _): (HostPattern, PortPattern)| !matches!(host, HostPattern::Any);
+        match self.private {
+            true if self.verdict != Verdict::Allow => Some(RuleError::PrivateUnused),
+            true if hosts.clone().next().is_none() => Some(RuleError::PrivateUnused),
+            true if !hosts.clone().all(names) => Some(RuleError::PrivateEveryHost),
+            _ => None,
+        }
+    }
+
+    /// Checks an allow of this machine's own ports. It names each port, and never one by which other programs are controlled.
+    fn check_localhost(&self) -> Option<RuleError> {
+        if self.verdict != Verdict::Allow {
+            return None;
+        }
+        let local =
+            self.patterns.iter().filter_map(Pattern::host_pattern).filter(|(host, _)| host.is_localhost());
+        local.into_iter().find_map(|(_, ports)| match ports {
+            PortPattern::One(0) | PortPattern::All => Some(RuleError::LocalhostWithoutPort),
+            PortPattern::One(port) => never_opened(port).map(|why| RuleError::NeverOpened(port, why)),
+            PortPattern::Unspecified => None,
+        })
     }
 
     /// Checks whether an exception covers the whole pattern.
@@ -345,6 +378,20 @@ pub enum RuleError {
     /// An allow of every program.
     #[error("an `allow` cannot name every program; name the programs, or write a `deny` with `except`")]
     AllowsEveryProgram,
+    /// `private` on a rule that allows no host.
+    #[error(
+        "`private` is valid only on an `allow` with `reach` or `send`; remove it, or move it to such a rule"
+    )]
+    PrivateUnused,
+    /// `private` for every host.
+    #[error("`private` cannot be for every host, because each could lead into your network; name the hosts")]
+    PrivateEveryHost,
+    /// An allow of every port of this machine.
+    #[error("an `allow` opens a single port of this machine, not all; write `localhost:PORT`")]
+    LocalhostWithoutPort,
+    /// An allow of a port that nothing can open.
+    #[error("`localhost:{0}` can never be opened to a command, because {1}; remove it")]
+    NeverOpened(u16, &'static str),
     /// An exception for a kind of effect that the rule does not match.
     #[error("the rule excepts a kind of effect that no pattern of it matches; remove that exception")]
     ExceptUnused,

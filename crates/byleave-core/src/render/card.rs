@@ -11,7 +11,7 @@ mod repository;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{AskCause, DecisionReason, Verdict};
-use crate::effect::Effect;
+use crate::effect::{Binding, Effect};
 use crate::escape::EscapeLevel;
 use crate::outcome::ExecutionStatus;
 use crate::question::QuestionKind;
@@ -343,6 +343,12 @@ fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
     }
     if !reads.is_empty() {
         lines.push(format!("Uses the network: {reads}."));
+    }
+    for (port, program) in view.plan.bindings.iter().filter_map(Binding::local_port) {
+        lines.push(match program {
+            "nothing" => format!("Nothing listens on localhost:{port} now."),
+            _ => format!("On localhost:{port} listens {}.", page.escape(program, EscapeLevel::Name)),
+        });
     }
     for effect in &view.plan.effects {
         if let Effect::Unconfined { guarantee } = effect {

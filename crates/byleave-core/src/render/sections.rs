@@ -244,10 +244,11 @@ pub(super) fn write_details(page: &mut RenderingBuilder, sheet: &QuestionView) {
     page.push_line(LineRole::Expiry, "  ", &format!("expires    {expires} (milliseconds since 1970)"));
     for bound in &sheet.plan.bindings {
         let path = page.quote(&bound.path);
-        let state = match bound.state {
+        let state = match &bound.state {
             BindingState::Missing => "does not exist".to_owned(),
             BindingState::Content(digest) => format!("has the content {}", digest.short_hex()),
             BindingState::Directory { device, inode } => format!("is the directory {device}:{inode}"),
+            BindingState::Listener { program } => format!("is served by {}", page.quote(program)),
         };
         page.push_line(LineRole::Detail, "  ", &format!("valid only while {path} {state}"));
     }

@@ -50,6 +50,7 @@ fn plan() -> Plan {
             binding("/w/a", BindingState::Missing),
             binding("/w/b", BindingState::Content(Digest::compute(b"b"))),
             binding("/w", BindingState::Directory { device: 1, inode: 2 }),
+            binding("localhost:5432", BindingState::Listener { program: "p".into() }),
         ],
         read_only: true,
         irreversible: true,

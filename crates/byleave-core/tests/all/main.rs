@@ -5,6 +5,7 @@ mod card;
 mod delegation;
 mod every_record;
 mod format;
+mod local_ports;
 mod offers;
 mod policy;
 mod policy_file;

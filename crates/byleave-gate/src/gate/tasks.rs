@@ -6,7 +6,7 @@ use byleave_core::challenge::{ChallengeBy, ChallengeSummary};
 use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::Plan;
 use byleave_core::entry::{ChallengeTerms, Limits, RecordEvent, ResolvedTool, ValidDraft};
-use byleave_core::manifest::ApprovalRequirement;
+use byleave_core::manifest::{ApprovalRequirement, PermissionClass};
 use byleave_core::pipeline::Task;
 use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::RehearsalSettings;
@@ -123,6 +123,9 @@ async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<P
         };
         plan::name_stored_content(&mut plan, &policy);
         plan_bindings::add_directory_binding(&mut plan, &site)?;
+        if manifest.manifest().permission_class == PermissionClass::Bash {
+            plan_bindings::add_listener_bindings(&mut plan)?;
+        }
         Ok::<_, ToolError>(plan)
     });
     let mut plan = answer.await.map_err(|broken| {

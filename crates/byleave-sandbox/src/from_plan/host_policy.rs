@@ -1,14 +1,16 @@
 //! Decides which hosts may be reached: granted ones and those that rules allow. All others are refused or asked about.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use byleave_core::decision::{PolicyDecision, Verdict};
-use byleave_core::effect::{Effect, Plan};
+use byleave_core::effect::{Binding, Effect, Plan};
+use byleave_core::host::{LOCALHOST, is_localhost, never_opened};
 use byleave_core::id::{AgentId, SessionId};
 use byleave_core::manifest::Manifest;
 use byleave_core::pattern::Pattern;
 use byleave_core::policy::{Layer, Policy, PolicyRequest};
+use byleave_files::local_listener::LocalListeners;
 
 use crate::net::egress::{HostDecision, HostPolicy};
 
@@ -18,6 +20,8 @@ pub struct CallHostPolicy {
     policy: Arc<Policy>,
     granted: BTreeSet<(String, u16)>,
     granted_sends: BTreeSet<(String, u16)>,
+    /// The programs that listened on ports of this machine when the plan was approved.
+    local_programs: BTreeMap<u16, String>,
     /// The plan sends to a host that was not known. It may be any host that may be reached.
     sends_anywhere: bool,
     manifest: Manifest,
@@ -29,14 +33,17 @@ pub struct CallHostPolicy {
 impl CallHostPolicy {
     /// Creates the policy for a call of this session and agent, whose plan was permitted.
     pub fn new(policy: Arc<Policy>, plan: &Plan, session: SessionId, agent: AgentId) -> Self {
-        let hosts = |effect: &Effect| effect.host().map(|(host, port)| (host.to_owned(), port));
+        let hosts = |effect: &Effect| effect.host().map(|(host, port)| (granted_name(host).to_owned(), port));
         // Sending to a host includes reaching it.
         let granted = plan.effects.iter().filter_map(hosts).collect();
         let sends = plan.effects.iter().filter(|effect| matches!(effect, Effect::Send { .. }));
         let granted_sends = sends.filter_map(hosts).collect();
         let sends_anywhere = plan.sends_to_unknown_host();
+        let local = plan.bindings.iter().filter_map(Binding::local_port);
+        let local_programs = local.map(|(port, program)| (port, program.to_owned())).collect();
         Self {
             policy,
+            local_programs,
             granted,
             granted_sends,
             sends_anywhere,
@@ -75,6 +82,35 @@ impl CallHostPolicy {
     }
 }
 
+/// The maximum number of ports for programs that use no proxy.
+const PORTS_MAX: usize = 64;
+
+/// Returns the ports that the plan or a rule names. Programs that use no proxy, such as the clients of databases, can connect on these.
+///
+/// No program inside can listen on such a port. So a port that is only about this machine is among them only if something listens there.
+pub(super) fn proxied_ports(plan: &Plan, policy: &Policy) -> BTreeSet<u16> {
+    let named = policy
+        .rules()
+        .filter(|rule| rule.verdict != Verdict::Deny && rule.layer != Layer::Builtin)
+        .flat_map(|rule| &rule.patterns)
+        .filter_map(|pattern| Some((pattern.is_localhost(), pattern.host_port()?)));
+    let planned = plan.effects.iter().filter_map(Effect::host).map(|(host, port)| (is_localhost(host), port));
+    let is_served = |port: u16| LocalListeners::find(port).is_ok_and(|found| !found.is_empty());
+    let mut ports = BTreeSet::new();
+    for (local, port) in named.chain(planned) {
+        let is_open = port != 0 && never_opened(port).is_none();
+        if is_open && ports.len() < PORTS_MAX && !ports.contains(&port) && (!local || is_served(port)) {
+            ports.insert(port);
+        }
+    }
+    ports
+}
+
+/// Returns the name under which a host is granted: the loopback of this machine has one.
+fn granted_name(host: &str) -> &str {
+    if is_localhost(host) { LOCALHOST } else { host }
+}
+
 /// Returns the reason of a deny.
 fn denial(ruling: &PolicyDecision) -> String {
     ruling.reasons.first().map_or("a rule denies it", |reason| reason.message.as_str()).to_owned()
@@ -82,6 +118,14 @@ fn denial(ruling: &PolicyDecision) -> String {
 
 impl HostPolicy for CallHostPolicy {
     fn decide_send(&self, host: &str, port: u16) -> Result<(), String> {
+        // A port of this machine is opened whole: see `decide`.
+        if is_localhost(host) {
+            return match self.decide(host, port) {
+                HostDecision::Granted => Ok(()),
+                HostDecision::Refused(why) => Err(why),
+                HostDecision::Ask => Err("no rule allows it".to_owned()),
+            };
+        }
         let ruling = self.evaluate(Effect::Send { host: host.to_owned(), port });
         match ruling.verdict {
             Verdict::Deny => Err(denial(&ruling)),
@@ -95,13 +139,39 @@ impl HostPolicy for CallHostPolicy {
         }
     }
 
+    fn decide_local(&self, port: u16, listeners: &LocalListeners) -> Result<(), String> {
+        let described = listeners.describe();
+        match self.local_programs.get(&port) {
+            Some(approved) if *approved != described => Err(format!(
+                "another program listens there than when it was approved: {described}, and not {approved}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn opens_private(&self, host: &str, port: u16) -> bool {
+        let plan = Plan { effects: vec![Effect::Reach { host: host.to_owned(), port }], ..Plan::default() };
+        let request = PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent);
+        let request = PolicyRequest { read_foreign: self.read_foreign, ..request };
+        let matched = self.policy.explain(&request);
+        matched.iter().any(|matched| matched.rule.private && matched.rule.verdict == Verdict::Allow)
+    }
+
     fn decide(&self, host: &str, port: u16) -> HostDecision {
+        if is_localhost(host)
+            && let Some(why) = never_opened(port)
+        {
+            let why = format!("nothing can open this port to a command, because {why}");
+            return HostDecision::Refused(why);
+        }
         let ruling = self.evaluate(Effect::Reach { host: host.to_owned(), port });
         match ruling.verdict {
             // A deny wins over a grant, because the rules may be newer than the grant.
             Verdict::Deny => HostDecision::Refused(denial(&ruling)),
             Verdict::Allow => HostDecision::Granted,
-            Verdict::Ask if self.granted.contains(&(host.to_owned(), port)) => HostDecision::Granted,
+            Verdict::Ask if self.granted.contains(&(granted_name(host).to_owned(), port)) => {
+                HostDecision::Granted
+            }
             Verdict::Ask => HostDecision::Ask,
         }
     }

@@ -16,7 +16,7 @@ use core::ffi::CStr;
 use self::fmt::ShortText;
 use crate::plan_format::{
     InitProcessStep, MountAccess, MountOp, PlanPart, PlanReader, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT,
-    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, SLOT_COUNT,
+    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, SLOT_COUNT, SocketKind,
 };
 use crate::syscall::{
     CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl,
@@ -205,8 +205,15 @@ fn mount(op: &MountOp<&CStr>, held: &mut [i32; SLOT_COUNT]) -> Result<(), Errno>
         MountOp::Loopback => network::loopback_up(),
         MountOp::Route => network::route_names(),
         MountOp::OfferSocket { socket, port } => {
-            let made = network::open_listener(socket, port)?;
             let told = [REPORT_SOCKET, socket as u32, u32::from(port), 0];
+            let made = match network::open_socket(socket, port) {
+                Err(_) if matches!(socket, SocketKind::Loopback6 | SocketKind::Connector6) => {
+                    // This machine has no IPv6.
+                    syscalls::send_message(LEASH, &message(told, 0));
+                    return Ok(());
+                }
+                made => made?,
+            };
             syscalls::send_with_descriptor(LEASH, &message(told, 0), made);
             // From here on only the launcher holds the socket, so no process inside can accept on it.
             close(made)

@@ -58,30 +58,50 @@ pub(super) fn route_names() -> Result<(), Errno> {
     }
 }
 
-/// Creates a bound socket of this network, which listens if its kind requires it.
-pub(super) fn open_listener(socket: SocketKind, port: u16) -> Result<i32, Errno> {
+/// Creates a socket of this network: a bound one, which listens if its kind requires it, or one that connects later.
+pub(super) fn open_socket(socket: SocketKind, port: u16) -> Result<i32, Errno> {
     const AF_INET: u16 = 2;
+    const AF_INET6: u16 = 10;
     const SOCK_STREAM: usize = 1;
     const SOCK_DGRAM: usize = 2;
     const BACKLOG: usize = 1024;
-    let (kind, address) = match socket {
-        SocketKind::Proxy => (SOCK_STREAM, [127, 0, 0, 1]),
-        SocketKind::Lookups => (SOCK_DGRAM, [127, 0, 0, 1]),
-        SocketKind::Transparent => (SOCK_STREAM, [0; 4]),
+    let (family, kind, address) = match socket {
+        SocketKind::Proxy => (AF_INET, SOCK_STREAM, [127, 0, 0, 1]),
+        SocketKind::Lookups => (AF_INET, SOCK_DGRAM, [127, 0, 0, 1]),
+        SocketKind::Transparent => (AF_INET, SOCK_STREAM, [0; 4]),
+        SocketKind::Connector4 => (AF_INET, SOCK_STREAM, [0; 4]),
+        SocketKind::Loopback6 | SocketKind::Connector6 => (AF_INET6, SOCK_STREAM, [0; 4]),
     };
     let made = fd_from_result(syscall_with_numbers(
         number::SOCKET,
-        [usize::from(AF_INET), kind | O_CLOEXEC, 0, 0, 0, 0],
+        [usize::from(family), kind | O_CLOEXEC, 0, 0, 0, 0],
     )?)?;
-    // `struct sockaddr_in`: the family, the port and the address, in 16 bytes.
     let ([family, family_high], [high, low], [a, b, c, d]) =
-        (AF_INET.to_ne_bytes(), port.to_be_bytes(), address);
-    let bound: [u8; 16] = [family, family_high, high, low, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0];
-    checked_syscall!(number::BIND, [fd_arg(made), bound.as_ptr() as usize, size_of_val(&bound), 0, 0, 0])?;
-    if kind == SOCK_STREAM {
-        syscall_with_numbers(number::LISTEN, [fd_arg(made), BACKLOG, 0, 0, 0, 0])?;
+        (family.to_ne_bytes(), port.to_be_bytes(), address);
+    // `struct sockaddr_in`: the family, the port and the address, in 16 bytes. `struct sockaddr_in6`: the family, the port, the flow,
+    // the address and the scope, in 28 bytes.
+    let mut bound = [0u8; 28];
+    let length = if socket == SocketKind::Loopback6 { 28 } else { 16 };
+    let parts: [(usize, u8); 8] =
+        [(0, family), (1, family_high), (2, high), (3, low), (4, a), (5, b), (6, c), (7, d)];
+    for (at, byte) in parts {
+        *bound.get_mut(at).ok_or(EINVAL)? = byte;
     }
-    Ok(made)
+    match socket {
+        SocketKind::Connector4 | SocketKind::Connector6 => return Ok(made),
+        // The last byte of `::1`.
+        SocketKind::Loopback6 => *bound.get_mut(23).ok_or(EINVAL)? = 1,
+        SocketKind::Proxy | SocketKind::Lookups | SocketKind::Transparent => {}
+    }
+    let ready = checked_syscall!(number::BIND, [fd_arg(made), bound.as_ptr() as usize, length, 0, 0, 0])
+        .and_then(|_| match kind {
+            SOCK_STREAM => syscall_with_numbers(number::LISTEN, [fd_arg(made), BACKLOG, 0, 0, 0, 0]),
+            _ => Ok(0),
+        });
+    match ready {
+        Ok(_) => Ok(made),
+        Err(errno) => close(made).and(Err(errno)),
+    }
 }
 
 /// Waits until the launcher is ready. It is an error if the launcher has gone instead.

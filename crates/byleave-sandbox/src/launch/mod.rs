@@ -26,6 +26,7 @@ mod streams;
 mod temp_dir;
 mod unmount_thread;
 
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -179,18 +180,19 @@ fn start_by(
     let Some((uplink, door)) = through else {
         return begin(plan, &confinement, tripwire, command, run_as)?.with_terminal();
     };
-    let wiring = uplink.network_plan();
+    let wiring = uplink.network_plan(&confinement);
     let plan = plan
         .with_network_plan(&wiring, &confinement.files, &ThisHost)?
         .with_variables(&wiring.variables(&format!("http://{}", network_bridge::proxy_address())))?;
     let mut running = begin(plan, &confinement, tripwire, command, run_as)?;
     let door = Arc::new(door);
-    let serving = uplink.serve_command(
+    let mut serving = uplink.serve_command(
         &running.control_socket,
         &running.plan,
         &Arc::default(),
         SessionRouter::single(Arc::clone(&door)),
     )?;
+    running.publisher = uplink.publisher(&mut serving, &wiring, running.process.pidfd.as_fd())?;
     running.network = Some(CommandNetwork::Own { uplink: uplink.clone(), serving, door });
     running.with_terminal()
 }

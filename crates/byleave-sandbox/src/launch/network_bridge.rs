@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -15,11 +15,13 @@ use rustix::net::{SendFlags, send};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 use super::init_report::InitMessage;
+use super::process::process_id;
 use super::{LaunchError, init_report, internal_error};
 use crate::confinement::{Confinement, Network};
 use crate::net::decision_log::HostAccessRecord;
 use crate::net::egress::Egress;
 use crate::net::proxy_server::{ProxyServer, ProxySockets, serve};
+use crate::net::published_ports::PortPublisher;
 use crate::net::session_router::{ProxyToken, ProxyTokenError, SessionRouter};
 use crate::net::tls_intercept::TlsInterceptor;
 use crate::net::transparent_proxy::NameAddressMap;
@@ -135,8 +137,13 @@ impl NetworkBridge {
     }
 
     /// Returns the network plan of the sandbox.
-    pub(super) fn network_plan(&self) -> NetworkPlan {
-        NetworkPlan { ports: self.ports.clone(), authorities: self.authorities.clone() }
+    pub(super) fn network_plan(&self, confinement: &Confinement) -> NetworkPlan {
+        NetworkPlan {
+            ports: self.ports.clone(),
+            granted_ports: confinement.ports.granted.clone(),
+            publishes: confinement.ports.can_publish,
+            authorities: self.authorities.clone(),
+        }
     }
 
     /// Gives the interceptor to an egress. Refuses an egress whose certificates programs inside would not trust.
@@ -160,15 +167,22 @@ impl NetworkBridge {
         for expected in plan.offered_sockets() {
             let InitMessage { words, descriptor, .. } =
                 init_report::read_message(leash, plan)?.ok_or(NetworkServeError::NoSockets)?;
-            let descriptor = descriptor.ok_or(NetworkServeError::NoSockets)?;
             let [kind, which, ..] = words;
             if (kind, which) != (REPORT_SOCKET, expected as u32) {
                 return Err(NetworkServeError::NoSockets.into());
             }
+            if descriptor.is_none() && matches!(expected, SocketKind::Loopback6 | SocketKind::Connector6) {
+                continue;
+            }
+            let descriptor = descriptor.ok_or(NetworkServeError::NoSockets)?;
             match expected {
                 SocketKind::Proxy => sockets.proxy = Some(descriptor.into()),
                 SocketKind::Lookups => sockets.lookups = Some(descriptor.into()),
-                SocketKind::Transparent => sockets.transparent.push(descriptor.into()),
+                SocketKind::Transparent | SocketKind::Loopback6 => {
+                    sockets.transparent.push(descriptor.into());
+                }
+                SocketKind::Connector4 => sockets.connectors.add_v4(descriptor),
+                SocketKind::Connector6 => sockets.connectors.add_v6(descriptor),
             }
         }
         let serving = {
@@ -178,6 +192,23 @@ impl NetworkBridge {
         send(leash, b"served", SendFlags::NOSIGNAL)
             .map_err(internal_error("notifying the sandbox that its network is served"))?;
         Ok(serving)
+    }
+
+    /// Returns the publisher of the ports on which a command listens, if its confinement lets ports be published.
+    pub(super) fn publisher(
+        &self,
+        serving: &mut ProxyServer,
+        wiring: &NetworkPlan,
+        pidfd: BorrowedFd<'_>,
+    ) -> Result<Option<Arc<PortPublisher>>, LaunchError> {
+        if !wiring.publishes {
+            return Ok(None);
+        }
+        let pid = process_id(pidfd).map_err(internal_error("looking up the first process of the sandbox"))?;
+        let own_ports =
+            wiring.ports.iter().chain(&wiring.granted_ports).copied().chain([PROXY_PORT]).collect();
+        let runtime = self.handle()?.clone();
+        Ok(Some(Arc::new(PortPublisher::new(serving.take_connectors(), runtime, pid, own_ports))))
     }
 
     fn handle(&self) -> Result<&Handle, NetworkServeError> {

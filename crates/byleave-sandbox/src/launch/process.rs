@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
+use byleave_files::own;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -55,6 +56,13 @@ impl InitProcess {
         let error = io::Error::from_raw_os_error;
         clone3::reap(&self.pidfd).map_err(|errno| internal_error("waiting for the sandbox")(error(errno)))
     }
+}
+
+/// Returns the id of a process that has not been reaped.
+pub(super) fn process_id(pidfd: BorrowedFd<'_>) -> io::Result<u32> {
+    let text = own::read_text(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<u32>().ok());
+    id.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Ends a command from another thread.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use byleave_files::own;
 
+use super::process::process_id;
 use crate::cgroup::CommandCgroup;
 use crate::confinement::{CopySource, FileConfinement};
 use crate::limits::{LimitKind, ResourceLimits};
@@ -147,9 +148,7 @@ struct ProcessTree {
 
 impl ProcessTree {
     fn beneath(process: BorrowedFd<'_>) -> io::Result<Self> {
-        let told = own::read_text(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
-        let first = told.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<u32>().ok());
-        let first = first.ok_or(io::ErrorKind::NotFound)?;
+        let first = process_id(process)?;
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut used = BTreeMap::new();
         for entry in fs::read_dir("/proc")?.flatten() {

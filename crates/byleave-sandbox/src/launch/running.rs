@@ -1,6 +1,7 @@
 //! A running command: transfers its streams, supervises it and waits until nothing of it is left.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -15,6 +16,7 @@ use super::{CommandOutcome, CommandStatus, LaunchError, Pipes, internal_error};
 use crate::cgroup::{CgroupUsage, CommandCgroup};
 use crate::confinement::Confinement;
 use crate::limits::{LimitKind, ResourceLimits};
+use crate::net::published_ports::PortPublisher;
 use crate::plan::LaunchPlan;
 use crate::plan_format::{PlanPart, REPORT_TERMINAL};
 use crate::tripwire::{PlantedFile, TripwireGuard};
@@ -31,6 +33,7 @@ pub struct RunningCommand {
     pub(super) guard: TripwireGuard,
     /// Closed after the processes have ended, so that connections still waiting are known to be theirs.
     pub(super) network: Option<CommandNetwork>,
+    pub(super) publisher: Option<Arc<PortPublisher>>,
     pub(super) is_finished: bool,
     /// Removed with the command.
     pub(super) temp_dir: Option<CommandTempDir>,
@@ -80,6 +83,12 @@ impl RunningCommand {
     /// thread that waits in [`RunningCommand::finish`] calls the listener.
     pub fn on_planted(&mut self, to: impl FnMut(&[PlantedFile]) + Send + Sync + 'static) {
         self.guard.set_listener(Box::new(to));
+    }
+
+    /// Returns the publisher of the ports on which the command listens, if its confinement lets ports be published. Drop it when the
+    /// command has ended.
+    pub fn publisher(&self) -> Option<Arc<PortPublisher>> {
+        self.publisher.clone()
     }
 
     /// Waits until the command and all processes that it started have ended, or the time is over. Meanwhile it checks for planted

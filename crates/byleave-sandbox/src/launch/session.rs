@@ -64,7 +64,7 @@ impl SessionNetwork {
     /// Creates it if the network of a confinement is proxied.
     fn for_confinement(confinement: &Confinement, uplink: NetworkBridge) -> Option<Self> {
         network_bridge::is_served(confinement).then(|| {
-            let (wiring, names) = (uplink.network_plan(), Arc::default());
+            let (wiring, names) = (uplink.network_plan(confinement), Arc::default());
             Self { uplink, wiring, doors: SessionRouter::by_running_call(), names }
         })
     }

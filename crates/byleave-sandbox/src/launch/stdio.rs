@@ -94,6 +94,7 @@ impl ChildStdio {
             clock,
             guard: TripwireGuard::new(tripwire),
             network: None,
+            publisher: None,
             is_finished: false,
             temp_dir: None,
         }

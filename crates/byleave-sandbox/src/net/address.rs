@@ -166,6 +166,11 @@ impl AddressPolicy {
     }
 }
 
+/// Returns whether the address is in a private network, which a rule can open for a named host.
+pub(crate) fn is_private(address: IpAddr) -> bool {
+    PRIVATE.iter().any(|net| net.holds(address))
+}
+
 /// Returns whether the address is global unicast: one host, anywhere in the internet.
 pub fn global(address: IpAddr) -> bool {
     match address {

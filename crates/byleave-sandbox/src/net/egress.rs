@@ -7,21 +7,24 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{fmt, io};
 
+use byleave_core::host::is_localhost;
+use byleave_files::local_listener::LocalListeners;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, watch};
 
-use super::address::AddressPolicy;
+use super::address::{self, AddressPolicy};
 use super::credential::{Credential, CredentialError, CredentialTransport};
 use super::decision_log::{HostAccessMethod, HostAccessRecord, NetworkLog, NetworkLogEntry};
 use super::host_normalize::{normalize_host, shorten};
+use super::published_ports;
 use super::read_only::ReadRequestBytes;
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::tls_intercept::TlsInterceptor;
@@ -48,6 +51,16 @@ pub trait HostPolicy: Send + Sync {
 
     /// Decides whether content may be sent to a host that may be reached. `Err` has the reason why the host may only be read.
     fn decide_send(&self, host: &str, port: u16) -> Result<(), String>;
+
+    /// Decides whether a granted port of this machine may be connected to while these programs listen there.
+    fn decide_local(&self, _port: u16, _listeners: &LocalListeners) -> Result<(), String> {
+        Err("ports of this machine are not open".to_owned())
+    }
+
+    /// Returns whether a granted host may lead to a private address.
+    fn opens_private(&self, _host: &str, _port: u16) -> bool {
+        false
+    }
 
     /// Asks a person about this host, for this call. `Err` has the reason for a refusal. It is called once per call for each host
     /// and port.
@@ -421,6 +434,9 @@ impl Egress {
 
     async fn pass(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
         self.recheck_host(host, port).await?;
+        if is_localhost(host) {
+            return self.connect_local(host, port).await;
+        }
         let failed = |why: String| ConnectionError::Failed { host: host.to_owned(), port, reason: why };
         let found = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
@@ -430,12 +446,51 @@ impl Egress {
                 .map_err(|fault| failed(format!("the DNS lookup failed: {fault}")))?,
         };
         let first = found.first().copied().ok_or_else(|| failed("the name has no address".to_owned()))?;
-        let checked: Vec<IpAddr> =
-            found.into_iter().filter(|address| self.reachable.holds(*address)).take(8).collect();
+        let opens_private = self.keeper.opens_private(host, port);
+        let may_lead_to = |address: &IpAddr| {
+            self.reachable.holds(*address) || opens_private && address::is_private(*address)
+        };
+        let checked: Vec<IpAddr> = found.into_iter().filter(may_lead_to).take(8).collect();
         if checked.is_empty() {
-            return Err(ConnectionRefusedError::NotGlobal { host: host.to_owned(), address: first }.into());
+            let host = host.to_owned();
+            return Err(match first {
+                first if address::is_private(first) => {
+                    ConnectionRefusedError::Private { host, port, address: first }
+                }
+                first => ConnectionRefusedError::NotGlobal { host, address: first },
+            }
+            .into());
         }
         self.connect(host, port, &checked).await
+    }
+
+    /// Connects to a granted port of this machine, if the program that listens there is one that may be connected to.
+    async fn connect_local(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
+        let failed = |reason: String| ConnectionError::Failed { host: host.to_owned(), port, reason };
+        let refused = |reason| ConnectionRefusedError::NotGranted { host: host.to_owned(), port, reason };
+        let connecting = async {
+            match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+                Err(fault) if fault.kind() == io::ErrorKind::ConnectionRefused => {
+                    TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await
+                }
+                connected => connected,
+            }
+        };
+        let stream = tokio::time::timeout(self.bounds.connect_timeout, connecting)
+            .await
+            .map_err(|_| failed("nothing answered in time".to_owned()))?
+            .map_err(|fault| failed(fault.to_string()))?;
+        // After the connection, so that no other program can take the port in between.
+        let found = tokio::task::spawn_blocking(move || LocalListeners::find(port))
+            .await
+            .map_err(|_| failed("cannot see which program listens there".to_owned()))?
+            .map_err(|fault| failed(format!("cannot see which program listens there: {fault}")))?;
+        if let Some(why) = found.never_opened().filter(|_| !published_ports::contains(port)) {
+            return Err(refused(format!("nothing can open this port to a command, because {why}")).into());
+        }
+        self.keeper.decide_local(port, &found).map_err(refused)?;
+        stream.set_nodelay(true).map_err(|fault| failed(fault.to_string()))?;
+        Ok(stream)
     }
 
     async fn connect(&self, host: &str, port: u16, checked: &[IpAddr]) -> Result<TcpStream, ConnectionError> {

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::decision_log::HostAccessRecord;
 use super::proxy;
+use super::published_ports::ConnectorSockets;
 use super::session_router::{DefaultEgress, SessionRouter};
 use super::transparent_proxy::{self, NameAddressMap, WaitingConnections, check_accepted};
 
@@ -24,6 +25,8 @@ pub struct ProxySockets {
     pub lookups: Option<UdpSocket>,
     /// The listeners for connections to the addresses of looked-up names, one for each port.
     pub transparent: Vec<TcpListener>,
+    /// The sockets for connections from outside.
+    pub connectors: ConnectorSockets,
 }
 
 /// A running server of the sockets. Dropping or closing it ends every connection.
@@ -33,6 +36,7 @@ pub struct ProxyServer {
     tasks: JoinSet<()>,
     /// The router logs these connections when an egress is shut.
     waiting: Arc<WaitingConnections>,
+    connectors: ConnectorSockets,
 }
 
 /// Serves the sockets through this router. Must be called within a tokio runtime.
@@ -89,10 +93,15 @@ pub fn serve(
         let (doors, names) = (Arc::clone(&doors), Arc::clone(names));
         tasks.spawn(async move { transparent_proxy::serve_lookups(&doors, &names, &socket, &ports).await });
     }
-    Ok(ProxyServer { doors, tasks, waiting })
+    Ok(ProxyServer { doors, tasks, waiting, connectors: sockets.connectors })
 }
 
 impl ProxyServer {
+    /// Takes the sockets for connections from outside.
+    pub(crate) fn take_connectors(&mut self) -> ConnectorSockets {
+        std::mem::take(&mut self.connectors)
+    }
+
     /// Returns the requests so far without a token, and the results. The others are with their tokens.
     pub fn decisions(&self) -> Vec<HostAccessRecord> {
         self.doors.default_egress().map(|door| door.decisions()).unwrap_or_default()

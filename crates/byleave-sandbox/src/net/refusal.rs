@@ -39,8 +39,23 @@ pub enum ConnectionRefusedError {
         /// The first address that it resolves to.
         address: IpAddr,
     },
+    /// The name resolves only to private addresses, which no rule opens for it.
+    #[error(
+        "`{host}` leads to the private address {address}; if you trust it, add `private = true` to a rule of yours with `verdict = \"allow\"` and \
+         `reach = \"{host}:{port}\"`"
+    )]
+    Private {
+        /// The requested host.
+        host: String,
+        /// The requested port.
+        port: u16,
+        /// The first address that it resolves to.
+        address: IpAddr,
+    },
     /// The name resolves to this machine.
-    #[error("`{host}` resolves to {address}, which is this machine")]
+    #[error(
+        "`{host}` resolves to {address}, which is this machine; a rule opens a port of this machine as `localhost:PORT`, and by no other name"
+    )]
     ThisMachine {
         /// The requested host.
         host: String,
@@ -127,7 +142,7 @@ impl ConnectionRefusedError {
             Self::TooManyHosts(_) => "too-many-hosts",
             Self::TooManyQuestions { .. } => "too-many-questions",
             Self::InvalidHost(_) => "no-host",
-            Self::NotGlobal { .. } => "address-not-public",
+            Self::NotGlobal { .. } | Self::Private { .. } => "address-not-public",
             Self::ThisMachine { .. } => "address-of-this-machine",
             Self::ServerNameMismatch { .. } => "other-server-name",
             Self::NoServerName(_) => "no-server-name",

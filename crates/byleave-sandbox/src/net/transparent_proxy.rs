@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use byleave_core::host::LOCALHOST;
 use parking_lot::Mutex;
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -69,14 +70,19 @@ pub(crate) enum AcceptCheck {
     Wants(String),
 }
 
+/// Returns the host that a connection to this address wants. A connection to the loopback wants that of the machine outside.
+fn name_of(names: &NameAddressMap, address: IpAddr) -> Option<String> {
+    match address {
+        IpAddr::V4(Ipv4Addr::LOCALHOST) | IpAddr::V6(Ipv6Addr::LOCALHOST) => Some(LOCALHOST.to_owned()),
+        IpAddr::V4(address) => names.name_for(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
 /// Checks a connection to an address of this map before anything else happens. A program that connects and ends at once has
 /// then left its trace, however late the connection is served.
 pub(crate) fn check_accepted(door: &Egress, names: &NameAddressMap, to: SocketAddr) -> AcceptCheck {
-    let name = match to.ip() {
-        IpAddr::V4(address) => names.name_for(address),
-        IpAddr::V6(_) => None,
-    };
-    let (host, refusal) = match name {
+    let (host, refusal) = match name_of(names, to.ip()) {
         None => (to.ip().to_string(), ConnectionRefusedError::UnknownAddress(to.ip())),
         Some(name) => match door.check_lookup(&name, &[to.port()]) {
             Ok(()) => return AcceptCheck::Wants(name),
@@ -133,11 +139,7 @@ pub(crate) async fn refuse(
     stream: TcpStream,
 ) -> io::Result<()> {
     let local = stream.local_addr()?;
-    let name = match local.ip() {
-        IpAddr::V4(address) => names.name_for(address),
-        IpAddr::V6(_) => None,
-    };
-    let host = name.unwrap_or_else(|| local.ip().to_string());
+    let host = name_of(names, local.ip()).unwrap_or_else(|| local.ip().to_string());
     let refusal = ConnectionRefusedError::AmbiguousCall(host.clone());
     for door in doors {
         door.record_refusal(&host, local.port(), HostAccessMethod::Transparent, &refusal);

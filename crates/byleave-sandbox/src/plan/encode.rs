@@ -108,6 +108,9 @@ impl PlanWriter {
                     SocketKind::Proxy => 0,
                     SocketKind::Lookups => 1,
                     SocketKind::Transparent => 2,
+                    SocketKind::Loopback6 => 3,
+                    SocketKind::Connector4 => 4,
+                    SocketKind::Connector6 => 5,
                 });
                 self.number(u64::from(*port));
             }

@@ -107,7 +107,7 @@ impl<H: HostInfo, E: Fn(&Path) -> Vec<PathBuf>> ReadablePaths<'_, H, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::confinement::{Confinement, Network};
+    use crate::confinement::{Confinement, Network, SandboxPorts};
     use crate::limits::ResourceLimits;
     use crate::plan::{CommandSpec, UserIdentity};
 
@@ -152,6 +152,7 @@ mod tests {
         let confinement = Confinement {
             files: files.clone(),
             network: Network::Off,
+            ports: SandboxPorts::default(),
             environment: std::collections::BTreeMap::from([("TMPDIR".into(), "/tmp".into())]),
             limits: ResourceLimits::default(),
             waived: BTreeSet::new(),

@@ -2,6 +2,7 @@
 //!
 //! They come after all other mounts. The last step waits until the network is served.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use crate::plan_format::{CloneDepth, MountAccess, MountOp, OnMissing, SocketKind
 
 /// The port of the proxy inside.
 pub(crate) const PROXY_PORT: u16 = 3128;
+/// The number of sockets of each family for connections from outside at the same time.
+const CONNECTORS: usize = 24;
 /// The directory of our files inside, which exists in every confinement.
 const OURS: &str = "/dev/byleave";
 const RESOLVER: &str = "/etc/resolv.conf";
@@ -22,6 +25,10 @@ const RESOLVER: &str = "/etc/resolv.conf";
 pub(crate) struct NetworkPlan {
     /// The ports for connections to the addresses of names.
     pub(crate) ports: Vec<u16>,
+    /// Further ports, for connections to the addresses of names and to the loopback.
+    pub(crate) granted_ports: BTreeSet<u16>,
+    /// Whether the ports on which the command listens can be connected to from outside.
+    pub(crate) publishes: bool,
     /// The certificate authorities that programs must trust, in PEM: those of the machine and ours.
     pub(crate) authorities: Option<Arc<str>>,
 }
@@ -121,10 +128,15 @@ impl LaunchPlan {
         self.mounts.push(MountOp::Route);
         self.mounts.push(MountOp::OfferSocket { socket: SocketKind::Proxy, port: PROXY_PORT });
         self.mounts.push(MountOp::OfferSocket { socket: SocketKind::Lookups, port: 53 });
-        let transparent = wiring.ports.iter();
-        self.mounts.extend(
-            transparent.map(|port| MountOp::OfferSocket { socket: SocketKind::Transparent, port: *port }),
-        );
+        let offer = |socket, port| MountOp::OfferSocket { socket, port };
+        let transparent: BTreeSet<u16> = wiring.ports.iter().chain(&wiring.granted_ports).copied().collect();
+        self.mounts.extend(transparent.iter().map(|port| offer(SocketKind::Transparent, *port)));
+        self.mounts.extend(wiring.granted_ports.iter().map(|port| offer(SocketKind::Loopback6, *port)));
+        if wiring.publishes {
+            for _ in 0..CONNECTORS {
+                self.mounts.extend([offer(SocketKind::Connector4, 0), offer(SocketKind::Connector6, 0)]);
+            }
+        }
         self.mounts.push(MountOp::WaitForReady);
         Ok(self)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 
 use super::*;
-use crate::confinement::{CopiedPath, CopySource, FileConfinement};
+use crate::confinement::{CopiedPath, CopySource, FileConfinement, SandboxPorts};
 use crate::plan_format::{MountAccess, OnMissing, PlanReader};
 
 struct FakeHost(BTreeMap<PathBuf, PathKind>);
@@ -74,6 +74,7 @@ fn confinement(files: FileConfinement) -> Confinement {
     Confinement {
         files,
         network: Network::Off,
+        ports: SandboxPorts::default(),
         environment: BTreeMap::from([("PATH".into(), "/usr/bin:relative::/bin".into())]),
         limits: ResourceLimits::default(),
         waived: BTreeSet::new(),

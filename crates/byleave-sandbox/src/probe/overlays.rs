@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{getxattr, statfs};
 
 use super::WALL;
-use crate::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network};
+use crate::confinement::{Confinement, CopiedPath, CopySource, FileConfinement, Network, SandboxPorts};
 use crate::guarantee::Guarantee;
 use crate::launch::{
     CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, owner_on_disk, start,
@@ -64,6 +64,7 @@ fn attempt(store: &Path, run_as: RunAs) -> Result<CommandOutcome, LaunchError> {
             ..FileConfinement::default()
         },
         network: Network::Off,
+        ports: SandboxPorts::default(),
         environment: BTreeMap::from([("PATH".into(), super::PATH.into())]),
         limits: ResourceLimits { wall_time: WALL, reserve_bytes: 0, ..ResourceLimits::default() },
         waived: BTreeSet::from(Guarantee::ALL),

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
+use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use byleave_core::effect::{Effect, Plan};
+use byleave_core::effect::{Binding, Effect, Plan};
 use byleave_core::policy::{self, Layer, PathVariables, Policy, RuleFile, SkipExamples};
+use byleave_files::local_listener::LocalListeners;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{CallHostPolicy, GrantError, RunEnvironment, build_confinement};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, RunAs};
-use byleave_sandbox::net::egress::{HostDecision, HostPolicy};
+use byleave_sandbox::net::egress::{BoxFuture, Egress, HostDecision, HostPolicy, Resolver};
+use byleave_sandbox::net::refusal::{ConnectionError, ConnectionRefusedError};
 use byleave_sandbox::protected_paths::find_protected_paths;
 
 use crate::launch::{bash, text};
@@ -412,4 +416,111 @@ fn what_is_known_already_is_known_of_every_command_and_grants_are_not() {
     fs::write(world.at("home/w/src/main.rs"), "main").unwrap();
     assert_eq!(told(&policy, vec![run()], "cat src/main.rs"), "main");
     assert_eq!(told(&world.policy(rules), vec![run()], "cat src/main.rs"), "");
+}
+
+/// Resolves every name to one address.
+struct FixedResolver(&'static str);
+
+impl Resolver for FixedResolver {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(vec![self.0.parse().unwrap()]) })
+    }
+}
+
+// req: E7
+#[test]
+fn only_a_rule_lets_a_named_host_lead_to_a_private_address_and_none_to_this_machine() {
+    let world = GrantFixture::new();
+    let rules = |private: bool| {
+        format!(
+            "[[rule]]\nid = \"registry\"\nverdict = \"allow\"\nreach = [\"registry.example:4873\", \"localhost:4873\"]\nprivate = {private}\nreason = \"x\"\n"
+        )
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let reach = Effect::Reach { host: "registry.example".into(), port: 4873 };
+    let plan = Plan { effects: vec![reach], ..Plan::default() };
+    let connect = |private: bool, host: &str, leads_to: &'static str| {
+        let policy = world.policy(&rules(private));
+        let keeper = CallHostPolicy::new(policy, &plan, "s".parse().unwrap(), "a".parse().unwrap());
+        assert_eq!(keeper.opens_private("registry.example", 4873), private);
+        assert!(
+            !keeper.opens_private("registry.example", 443) && !keeper.opens_private("other.example", 4873)
+        );
+        let egress = Egress::new(Arc::new(keeper)).with_resolver(Arc::new(FixedResolver(leads_to)));
+        runtime.block_on(egress.connect_host(host, 4873)).err()
+    };
+    for address in ["10.1.2.3", "192.168.7.7", "172.20.0.1", "100.64.1.1", "fd00::1"] {
+        let refused = connect(false, "registry.example", address);
+        let Some(ConnectionError::Refused(refused @ ConnectionRefusedError::Private { .. })) = refused else {
+            panic!("{address}: {refused:?}")
+        };
+        let told = refused.to_string();
+        assert!(
+            told.contains("private = true") && told.contains("reach = \"registry.example:4873\""),
+            "{told}"
+        );
+    }
+    // A name that leads to this machine, to its neighbours or to a cloud's credentials stays closed.
+    for address in
+        ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "::ffff:10.0.0.1", "fe80::1", "203.0.113.80"]
+    {
+        let refused = connect(true, "registry.example", address);
+        let is_refused =
+            matches!(refused, Some(ConnectionError::Refused(ConnectionRefusedError::NotGlobal { .. })));
+        assert!(is_refused, "{address}: {refused:?}");
+    }
+}
+
+// req: E7
+#[test]
+fn a_port_of_this_machine_is_opened_by_its_name_and_number_and_for_the_approved_program() {
+    let world = GrantFixture::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let rule = |verdict: &str, reach: &str| {
+        format!("[[rule]]\nid = \"r\"\nverdict = \"{verdict}\"\nreach = \"{reach}\"\nreason = \"x\"\n")
+    };
+    let egress = |rules: &str, plan: &Plan| {
+        let keeper =
+            CallHostPolicy::new(world.policy(rules), plan, "s".parse().unwrap(), "a".parse().unwrap());
+        Egress::new(Arc::new(keeper)).with_resolver(Arc::new(FixedResolver("127.0.0.1")))
+    };
+    let connects = |rules: &str, plan: &Plan, host: &str, port: u16| {
+        runtime.block_on(egress(rules, plan).connect_host(host, port)).map(drop)
+    };
+    let nothing = Plan::default();
+    for reach in [format!("localhost:{port}"), format!("127.0.0.1:{port}")] {
+        for host in ["localhost", "127.0.0.1", "LOCALHOST."] {
+            let connected = connects(&rule("allow", &reach), &nothing, host, port);
+            assert!(connected.is_ok(), "{reach} {host}: {connected:?}");
+        }
+        let other = port.wrapping_add(1).max(1024);
+        assert!(connects(&rule("allow", &reach), &nothing, "localhost", other).is_err(), "another port");
+        for host in ["127.0.0.2", "0.0.0.0", "rebound.example", "a.localhost", "::ffff:127.0.0.2"] {
+            assert!(connects(&rule("allow", &reach), &nothing, host, port).is_err(), "{reach} {host}");
+        }
+    }
+    for wide in ["*:*", "127.0.0.0/8:*", "0.0.0.0/0:*", "*.localhost:*"] {
+        assert!(connects(&rule("allow", wide), &nothing, "localhost", port).is_err(), "{wide}");
+    }
+    // A name that leads to this machine does not stand for it.
+    let named = rule("allow", &format!("rebound.example:{port}"));
+    assert!(connects(&named, &nothing, "rebound.example", port).is_err());
+    let bound = |program: &str| Plan {
+        effects: vec![Effect::Reach { host: "127.0.0.1".into(), port }],
+        bindings: vec![Binding::for_local_port(port, program.to_owned())],
+        ..Plan::default()
+    };
+    let here = LocalListeners::find(port).unwrap().describe();
+    assert!(connects("", &bound(&here), "localhost", port).is_ok());
+    let other =
+        connects("", &bound("/usr/bin/other (other) of the user ada"), "localhost", port).unwrap_err();
+    assert!(other.to_string().contains("another program listens there"), "{other}");
+    let denied = rule("deny", &format!("127.0.0.0/8:{port}"));
+    assert!(connects(&denied, &bound(&here), "localhost", port).is_err(), "a deny wins");
+    let controlled =
+        Plan { effects: vec![Effect::Reach { host: "localhost".into(), port: 2375 }], ..Plan::default() };
+    let refused = connects("", &controlled, "localhost", 2375).unwrap_err();
+    assert!(refused.to_string().contains("a container engine listens there"), "{refused}");
 }

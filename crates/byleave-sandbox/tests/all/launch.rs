@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use byleave_sandbox::confinement::{Confinement, FileConfinement, Network};
+use byleave_sandbox::confinement::{Confinement, FileConfinement, Network, SandboxPorts};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, CommandOutcome, CommandStatus, RunAs};
 use byleave_sandbox::limits::{LimitKind, ResourceLimits};
@@ -21,6 +21,7 @@ pub(crate) fn confinement(workspace: &std::path::Path) -> Confinement {
             ..FileConfinement::default()
         },
         network: Network::Off,
+        ports: SandboxPorts::default(),
         environment: BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]),
         limits: ResourceLimits::default(),
         waived: BTreeSet::from([Guarantee::MemoryLimited]),

@@ -29,6 +29,7 @@ mod hostile_searching;
 mod hostile_writers;
 mod ignoring;
 mod killed;
+mod local_ports;
 mod observed;
 mod on_copy;
 mod pages;

@@ -28,6 +28,7 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "checkpoint",
     "remember",
     "challenge",
+    "private",
     "guarantees",
     "delegate",
     "matches",

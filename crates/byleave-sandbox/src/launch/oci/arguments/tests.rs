@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::confinement::CopiedPath;
+use crate::confinement::{CopiedPath, SandboxPorts};
 use crate::launch::RunAs;
 use crate::limits::ResourceLimits;
 
@@ -36,6 +36,7 @@ fn confinement() -> Confinement {
             ..FileConfinement::default()
         },
         network: Network::Off,
+        ports: SandboxPorts::default(),
         environment: environment.map(|(name, value)| (name.into(), value.into())).into(),
         limits: ResourceLimits::default(),
         waived: BTreeSet::new(),
