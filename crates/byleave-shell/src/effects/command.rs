@@ -42,9 +42,10 @@ impl CommandAnalyzer<'_> {
             }
         }
         let program = self.facts.program.as_str();
-        self.result.exports_unknown_text =
-            self.has_unknown_text && matches!(program, "export" | "declare" | "typeset" | "readonly");
         let is_unknown = |effect: &Effect| matches!(effect, Effect::Unknown { .. });
+        let has_unknown = self.has_unknown_text || self.result.effects.iter().any(is_unknown);
+        self.result.exports_unknown_text =
+            has_unknown && matches!(program, "export" | "declare" | "typeset" | "readonly");
         if NETWORK_CLIENTS.contains(&program) && self.result.effects.iter().any(is_unknown) {
             // What it reads of its options may name the host, and what it sends there.
             self.sends = true;
