@@ -42,7 +42,8 @@ test("a checkpoint is released by the typed word, and by nothing else", async ()
   const call = await stage.call("bash", { command: "kubectl apply -f app.yaml" }, { mode: "yolo" });
   assert.equal(call.state, "waiting", JSON.stringify(call));
   await open(call);
-  await page.getByRole("heading", { level: 1, name: /CHECKPOINT/ }).waitFor();
+  await page.getByRole("heading", { level: 1, name: "$ kubectl apply -f app.yaml" }).waitFor();
+  await page.getByRole("heading", { level: 2, name: /CHECKPOINT/ }).waitFor();
   await page.getByLabel(/^Type release/).fill("yes");
   await page.getByRole("button", { name: "Yes, run it" }).tap();
   await page.getByText("the confirmation text is wrong").waitFor();

@@ -19,6 +19,13 @@ async function picture(name, options = {}) {
   if (PICTURES) await page.screenshot({ path: join(PICTURES, `${name}.png`), ...options });
 }
 
+/** Checks that all of an element is on the screen, without scrolling. */
+async function inView(place) {
+  const { y, height } = await place.boundingBox();
+  const rows = await page.evaluate(() => ({ at: scrollY, all: innerHeight }));
+  return rows.at === 0 && y >= 0 && y + height <= rows.all;
+}
+
 const edit = (text) => ({ command: `sed -i 's/blue/${text}/' colours.txt && echo done` });
 
 async function open(call) {
@@ -44,8 +51,17 @@ test("a question arrives while the list is looked at, and is announced", async (
   assert.deepEqual(await serious(page), []);
 
   // Reads the changes of the rehearsal side by side, then says yes.
+  assert.match(await entry.getByRole("link").textContent(), /^\$ sed -i 's\/blue\/violet\/' colours\.txt && echo done/);
   await entry.getByRole("link").click();
-  await page.getByRole("heading", { level: 1, name: "May this call of “bash” run?" }).waitFor();
+  await page.getByRole("heading", { level: 1, name: /^\$ sed -i/ }).waitFor();
+  // The card has the command, what it changed and the answers on one screen.
+  assert.equal(await page.locator(".delta .minus").textContent(), "-blue");
+  assert.equal(await page.locator(".delta .plus").textContent(), "+violet");
+  for (const part of [".question", ".bar button.yes"]) assert.ok(await inView(page.locator(part)), part);
+  assert.equal(await page.locator("nav .badge").textContent(), "1");
+  assert.ok(!(await page.getByText("Arguments, in full").isVisible()), "the details are folded");
+  await page.keyboard.press("d");
+  await page.getByText("Arguments, in full").waitFor();
   assert.equal(await page.locator("table.diff td.out").textContent(), "blue");
   assert.equal(await page.locator("table.diff td.in").textContent(), "violet");
   const yes = page.getByRole("button", { name: "Yes, run it" });
@@ -91,7 +107,7 @@ test("a standing approval is shown as its rule before it is given, and avoids th
   const args = { command: "sed -i 's/pink/red/' colours.txt" };
   const call = await stage.call("bash", args);
   await open(call);
-  await page.getByText("Give a standing approval").click();
+  await page.getByText("Don’t ask again: give a standing approval").click();
   await page.getByRole("button", { name: "Preview the standing approval" }).click();
   await page.getByRole("heading", { name: "New standing approval" }).waitFor();
   assert.match(await page.locator("pre.rule").textContent(), /write = \[".*colours\.txt"\]/);
@@ -196,7 +212,8 @@ test("on a phone, in the dark", async () => {
   await picture("browser-phone-inbox");
   assert.deepEqual(await serious(page), []);
   await page.locator(`li[data-id="${call.question.id}"] a`).tap();
-  await page.getByRole("heading", { level: 1, name: "May this call of “bash” run?" }).waitFor();
+  await page.getByRole("heading", { level: 1, name: /^\$ sed -i/ }).waitFor();
+  for (const part of ["h1", ".delta .plus", ".bar button.yes"]) assert.ok(await inView(page.locator(part)), part);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 390, `nothing is beyond the edge: ${wide}`);
   await readable(page);

@@ -187,7 +187,7 @@ async function standingApproval(ground, page, item) {
   const call = await ground.call(item, plainly);
   await read(ground, page, item, call);
   await readable(page);
-  await page.getByText("Give a standing approval").click();
+  await page.getByText("Don’t ask again: give a standing approval").click();
   await page.getByRole("radio").first().check();
   await page.getByRole("button", { name: "Preview the standing approval" }).click();
   await page.getByRole("heading", { name: "New standing approval" }).waitFor();
@@ -242,7 +242,7 @@ async function repainted(ground, page, item) {
   const picture = () =>
     page.evaluate(() => {
       const clocks = /<span data-until="\d+">[^<]*/g;
-      const boxes = [...document.querySelectorAll(".sheet .line, .answers button")].map((one) => {
+      const boxes = [...document.querySelectorAll(".question div, .sheet .line, .answers button, .bar button")].map((one) => {
         const { x, y, width, height } = one.getBoundingClientRect();
         return [x, y, width, height].join(" ");
       });

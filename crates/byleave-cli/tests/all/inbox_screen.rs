@@ -71,10 +71,15 @@ fn several_get_one_answer_after_all_of_them_were_seen() {
     sitting.await_ready();
     sitting.await_shown("2 questions, one answer");
     // A yes is refused before the end of the last question was on the screen.
+    sitting.resize(80, 9);
+    sitting.await_shown("below");
+    sitting.await_ready();
     sitting.press("y");
     sitting.await_shown("scroll to the end first");
     sitting.press("\u{1b}[F");
     sitting.await_screen("the end", |screen| !screen.contains("below"));
+    sitting.resize(80, 24);
+    sitting.await_shown("── in short;");
     insta::assert_snapshot!("several", shown(&world, &sitting));
     sitting.choose("y", "yes");
     sitting.await_shown("1 open");

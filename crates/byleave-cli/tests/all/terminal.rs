@@ -92,12 +92,16 @@ fn a_question_fits_any_window_and_scrolls_to_its_end() {
     let world = CliTestWorld::new();
     let mut sitting = asks(&world);
     sitting.await_ready();
-    sitting.resize(40, 10);
+    sitting.resize(40, 8);
     sitting.await_shown("below");
     insta::assert_snapshot!("small", sitting.shown(&world));
+    sitting.press("y");
+    sitting.await_shown("scroll to the end first");
     sitting.resize(80, 24);
-    sitting.await_shown("the whole question is visible");
+    sitting.await_shown("── in short; d shows the details");
     insta::assert_snapshot!("large_again", sitting.shown(&world));
+    sitting.open_details();
+    sitting.await_shown("the whole question is visible");
     // The end was on the screen once, which is enough.
     sitting.resize(40, 10);
     sitting.await_shown("below");
@@ -113,6 +117,11 @@ fn an_argument_of_200_kilobytes_is_shown_to_its_last_byte_before_it_can_be_appro
     let args = serde_json::json!({"path": "notes.txt", "line": line}).to_string();
     std::fs::write(world.workspace().join("args.json"), &args).unwrap();
     let mut sitting = TerminalSession::new(&world, &["call", "append_line", "--args", "@args.json"]);
+    sitting.await_ready();
+    sitting.press("y");
+    sitting.await_shown("read the details first");
+    insta::assert_snapshot!("cut_argument", sitting.shown(&world));
+    sitting.open_details();
     sitting.await_ready();
     sitting.press("y");
     sitting.await_shown("scroll to the end first");
@@ -133,6 +142,8 @@ fn wide_and_right_to_left_text_stays_in_its_place() {
     let mut sitting =
         TerminalSession::new(&world, &["call", "append_line", "--args", &args, "--reason", line]);
     sitting.await_ready();
+    insta::assert_snapshot!("wide_card", sitting.shown(&world));
+    sitting.open_details();
     sitting.press("\u{1b}[F");
     sitting.await_screen("the end", |screen| !screen.contains("below"));
     insta::assert_snapshot!("wide", sitting.shown(&world));
@@ -331,6 +342,8 @@ fn a_difference_of_5000_lines_is_scrolled_and_folded() {
     sitting.await_ready();
     sitting.await_shown("v_3");
     insta::assert_snapshot!("long_difference", sitting.shown(&desk.world));
+    sitting.open_details();
+    sitting.await_ready();
     sitting.press("y");
     sitting.await_shown("scroll to the end first");
     // With all differences folded, the rest fits.
@@ -343,4 +356,18 @@ fn a_difference_of_5000_lines_is_scrolled_and_folded() {
     let (code, seen) = sitting.end();
     assert_eq!(code, Some(0), "{seen}");
     assert_eq!(desk.world.file("long.rs").lines().count(), 5000);
+}
+
+// req: R5
+#[test]
+fn later_leaves_the_question_in_the_inbox() {
+    let world = CliTestWorld::new();
+    let mut sitting = asks(&world);
+    sitting.choose("l", "later");
+    let (code, seen) = sitting.end();
+    assert_eq!(code, Some(4), "{seen}");
+    assert!(seen.contains("left open for a later answer"), "{seen}");
+    let answered = world.quietly(&["inbox", "answer", &world.question(), "yes"], "");
+    assert_eq!(answered.status.code(), Some(0), "{answered:?}");
+    assert_eq!(world.file("notes.txt"), "first\n");
 }

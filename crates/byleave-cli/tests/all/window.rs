@@ -154,6 +154,20 @@ impl TestWindow {
         }
     }
 
+    /// Says yes after a change to the world: between the letter and its Enter, or before the letter where one key answers.
+    pub(crate) fn yes_after(&mut self, has_one_key_answers: bool, change: impl FnOnce()) {
+        self.await_ready();
+        if has_one_key_answers {
+            change();
+            self.choose("y", "yes");
+            return;
+        }
+        self.press("y");
+        self.await_shown("yes: ");
+        change();
+        self.press("\r");
+    }
+
     /// Goes from the card of a question to its details.
     pub(crate) fn open_details(&mut self) {
         self.await_ready();

@@ -248,3 +248,20 @@ async fn a_link_leads_in_from_anywhere_and_changes_nothing() {
     let elsewhere = [cookie, ("host", "evil.example")];
     assert_eq!(stage.browse("/", &elsewhere, None).await.status, 421);
 }
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn the_card_of_a_question_comes_before_its_details_and_the_answers() {
+    let stage = ServerFixture::new().await;
+    let (bot, ann) = (stage.agent("bot"), stage.person("ann", &[AccessScope::Answer, AccessScope::Read]));
+    let (_, question, _) = stage.waiting(&bot, "k").await;
+    let browser = Browser::sign_in(&stage, &ann).await;
+    let page = browser.get(&format!("/questions/{question}")).await.text;
+    let places = ["<h1 class=\"command\"", "Asks: ", "Arguments, in full", "id=\"answers\"", "class=\"bar\""];
+    let places = places.map(|part| page.find(part).unwrap_or_else(|| panic!("no {part}: {page}")));
+    assert!(places.is_sorted(), "{places:?}: {page}");
+    // The list says the question as the card does, in one line.
+    let heading = page.split_once("<title>").unwrap().1.split_once(" · Byleave").unwrap().0.to_owned();
+    let list = browser.get("/").await.text;
+    assert!(list.contains(&format!("<span class=\"summary\">{heading}")), "{heading}: {list}");
+}

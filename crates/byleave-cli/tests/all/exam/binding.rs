@@ -75,11 +75,7 @@ fn approved_while(case: &CorpusCase, surface: Surface, change: impl FnOnce()) ->
         });
     assert!(sitting.asks(), "{}", sitting.seen);
     whole(&mut sitting);
-    sitting.await_ready();
-    sitting.press("y");
-    sitting.await_shown("yes: ");
-    change();
-    sitting.press("\r");
+    sitting.yes_after(surface.has_one_key_answers(), change);
     sitting.end()
 }
 
@@ -217,8 +213,10 @@ fn stale(surface: Surface) -> CaseProof {
     let going = own.begin(first);
     whole(&mut own.window);
     own.window.await_ready();
-    own.window.press("y");
-    own.window.await_shown("yes: ");
+    if !surface.has_one_key_answers() {
+        own.window.press("y");
+        own.window.await_shown("yes: ");
+    }
     own.runtime.block_on(own.gate.cancel(id, "somebody")).unwrap();
     assert_eq!(ending(&own.end(going)), Some("cancelled"));
     let second = call("exec", json!({"argv": ["second"]}));
@@ -286,12 +284,8 @@ fn delayed(surface: Surface) -> CaseProof {
     let mut own = WindowGate::with(surface, "", GateSettings::default(), |builder| builder.clock(clock));
     let going = own.begin(call("exec", json!({"argv": ["git", "push"]})));
     whole(&mut own.window);
-    own.window.await_ready();
-    own.window.press("y");
-    own.window.await_shown("yes: ");
     // From the answer on, each reading of the clock is more than an hour after the previous one.
-    later.leaps();
-    own.window.press("\r");
+    own.window.yes_after(surface.has_one_key_answers(), || later.leaps());
     assert_eq!(ending(&own.end(going)), Some("grant-expired"));
     assert!(own.ran.lock().unwrap().is_empty());
     "a gate whose clock goes on by more than an hour after the yes: refused, and nothing runs"

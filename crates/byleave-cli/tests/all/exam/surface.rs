@@ -46,6 +46,11 @@ impl Surface {
         }
     }
 
+    /// Checks whether one key answers there what is not grave, because the person opened the screen to answer.
+    pub(crate) const fn has_one_key_answers(self) -> bool {
+        matches!(self, Self::Inbox)
+    }
+
     /// Returns the text that is drawn when an answered question about `exec` closes.
     pub(crate) fn parting(self, answer: &str) -> String {
         match self {
