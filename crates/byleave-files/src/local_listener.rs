@@ -19,11 +19,10 @@ const COMMAND_CHARS_MAX: usize = 160;
 const LISTENING: &str = "0A";
 
 /// Programs that obey whoever connects to them, or that are Byleave itself: container engines, browsers, debuggers.
-const CONTROL_PROGRAMS: [&str; 24] = [
+const CONTROL_PROGRAMS: [&str; 23] = [
     "adb",
     "brave",
     "buildkitd",
-    "byleave",
     "chrome",
     "chromedriver",
     "chromium",
@@ -99,6 +98,13 @@ impl LocalListeners {
     /// Finds the programs that listen on this port, on the loopback or on every address.
     pub fn find(port: u16) -> io::Result<Self> {
         Self::find_in(Path::new("/proc"), port)
+    }
+
+    /// Checks whether any program listens on this port. It is quicker than finding out which one.
+    pub fn is_served(port: u16) -> bool {
+        let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter();
+        let mut tables = tables.filter_map(|table| own::read_text(table).ok());
+        tables.any(|table| listening_sockets(&table, port).next().is_some())
     }
 
     fn find_in(proc: &Path, port: u16) -> io::Result<Self> {

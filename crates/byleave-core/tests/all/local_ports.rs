@@ -82,7 +82,7 @@ fn a_rule_that_could_not_or_must_not_work_is_an_error() {
     for reach in ["localhost:5432", "127.0.0.1:5432", "registry.example"] {
         for private in ["", "\nprivate = true"] {
             let error = load(Layer::Project, &format!("verdict = \"allow\"\nreach = \"{reach}\"{private}"));
-            assert!(error.unwrap_err().to_string().contains("a project may contain only"), "{reach}");
+            assert!(error.unwrap_err().to_string().contains("project"), "{reach}");
         }
     }
     assert!(load(Layer::Project, "verdict = \"ask\"\nreach = \"a.example\"\nprivate = true").is_err());

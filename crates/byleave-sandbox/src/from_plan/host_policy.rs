@@ -95,11 +95,14 @@ pub(super) fn proxied_ports(plan: &Plan, policy: &Policy) -> BTreeSet<u16> {
         .flat_map(|rule| &rule.patterns)
         .filter_map(|pattern| Some((pattern.is_localhost(), pattern.host_port()?)));
     let planned = plan.effects.iter().filter_map(Effect::host).map(|(host, port)| (is_localhost(host), port));
-    let is_served = |port: u16| LocalListeners::find(port).is_ok_and(|found| !found.is_empty());
     let mut ports = BTreeSet::new();
     for (local, port) in named.chain(planned) {
         let is_open = port != 0 && never_opened(port).is_none();
-        if is_open && ports.len() < PORTS_MAX && !ports.contains(&port) && (!local || is_served(port)) {
+        if is_open
+            && ports.len() < PORTS_MAX
+            && !ports.contains(&port)
+            && (!local || LocalListeners::is_served(port))
+        {
             ports.insert(port);
         }
     }

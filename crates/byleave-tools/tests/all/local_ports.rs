@@ -132,7 +132,7 @@ fn a_question_about_a_port_names_the_program_and_a_yes_is_for_that_program() {
         let played = world.bash(&command, &[yes()]).await;
         assert_eq!(played.asked.len(), 1);
         assert_eq!(
-            played.result.refusal().map(|refusal| refusal.code),
+            played.result.outcome.refusal().map(|refusal| refusal.code),
             Some(Code::ContentChanged),
             "{:?}",
             played.result
@@ -148,7 +148,7 @@ fn a_port_by_which_programs_are_controlled_is_denied_before_anybody_is_asked() {
         async {
             let world = ToolTestWorld::new();
             for host in ["localhost:2375", "127.0.0.1:9229", "[::1]:9222", "127.1:2375"] {
-                let played = world.bash(&format!("curl -s http://{host}/"), &[yes()]).await;
+                let played = world.bash(&format!("curl -s 'http://{host}/'"), &[yes()]).await;
                 assert!(
                     played.asked.is_empty() && !played.result.is_success(),
                     "{host}: {:?}",
