@@ -33,7 +33,7 @@ fn responder() -> LookupFixture {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(lookups.local_addr().unwrap()).unwrap();
     let transparent = vec![std::net::TcpListener::bind("127.0.0.1:0").unwrap()];
-    let sockets = ProxySockets { proxy: None, lookups: Some(lookups), transparent };
+    let sockets = ProxySockets { lookups: Some(lookups), transparent, ..ProxySockets::default() };
     let serving = serve(sockets, &Arc::default(), SessionRouter::single(Arc::new(door))).unwrap();
     LookupFixture { socket, serving, keeper, names }
 }

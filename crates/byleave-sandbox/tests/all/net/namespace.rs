@@ -93,6 +93,7 @@ fn run_inside(server: &FakeHttpServer) -> (Vec<String>, Vec<String>) {
         proxy: fds.next().map(TcpListener::from),
         lookups: fds.next().map(UdpSocket::from),
         transparent: fds.map(TcpListener::from).collect(),
+        ..ProxySockets::default()
     };
     assert_eq!(sockets.transparent.len(), 2);
     let serving = serve(
