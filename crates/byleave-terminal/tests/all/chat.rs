@@ -26,6 +26,8 @@ fn chat() -> Chat {
         palette: Palette::Plain,
         min_read_time_percent: 100,
         can_go_back: true,
+        can_answer_later: false,
+        has_one_key_answers: false,
         undo: None,
         now: 0,
     };
@@ -444,6 +446,8 @@ fn a_conversation_is_chosen_from_a_list_that_typing_narrows() {
         palette: Palette::Plain,
         min_read_time_percent: 100,
         can_go_back: true,
+        can_answer_later: false,
+        has_one_key_answers: false,
         undo: None,
         now: 0,
     });
