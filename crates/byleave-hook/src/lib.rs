@@ -7,7 +7,7 @@
 //! Input that is not understood must never become a pass. An unknown event, a missing tool name, or an answer that a dialect cannot express
 //! is a deny.
 //!
-//! - `dialect`: The supported agents, and what each does if its hook does not answer.
+//! - `agent_kind`: The supported agents, and what each does if its hook does not answer.
 //! - `request`: Parses what an agent sends to its hook.
 //! - `response`: Formats the answer exactly as each agent reads it.
 //! - `agent_tools`: The effects of the agents' built-in tools.

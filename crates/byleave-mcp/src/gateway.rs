@@ -71,6 +71,8 @@ pub struct GatewaySettings {
     /// Whether clients that can open a page or show a form are asked to do so. A form is used only for questions that a plain
     /// yes can answer, and its answer is only as trustworthy as the client. On a page the person answers, not the client.
     pub elicitation: bool,
+    /// A client that declines a form sooner than this has nobody to ask. Its answer is none, and the question stays in the inbox.
+    pub min_decline_time: Duration,
     /// Looks up the pages of questions, if there are any.
     pub pages: Option<QuestionPageLookup>,
     /// How long a client waits for a call. By default the known value of the client.
@@ -216,24 +218,26 @@ impl fmt::Debug for GatewaySettings {
             dry_run,
             agent,
             elicitation,
+            min_decline_time,
             pages: _,
-            call_timeout: deadline,
-            progress_interval: tick,
-            naming: names,
-            pending_dir: pending,
+            call_timeout,
+            progress_interval,
+            naming,
+            pending_dir,
             notifier: _,
         } = self;
-        f.debug_struct("Setup")
+        f.debug_struct("GatewaySettings")
             .field("tenant", tenant)
             .field("cwd", cwd)
             .field("mode", mode)
             .field("dry_run", dry_run)
             .field("agent", agent)
             .field("elicitation", elicitation)
-            .field("deadline", deadline)
-            .field("tick", tick)
-            .field("names", names)
-            .field("pending", pending)
+            .field("min_decline_time", min_decline_time)
+            .field("call_timeout", call_timeout)
+            .field("progress_interval", progress_interval)
+            .field("naming", naming)
+            .field("pending_dir", pending_dir)
             .finish_non_exhaustive()
     }
 }

@@ -104,6 +104,8 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "kept_bytes = 4194305",
         "file_bytes = 10485761",
         "allow_delete = true",
+        "dry_run = true",
+        "dry_run = false",
         "waive = []",
         "waive = [\"network-confined\"]",
         "run_on = \"native\"",

@@ -162,6 +162,7 @@ impl CliTestWorld {
             (r"\b\d+ (?:s|min) ago", "[ago]"),
             // A column is as wide as its longest time.
             (r"\bWHEN {2,}", "WHEN  "),
+            (r"\[ago\] {2,}", "[ago]  "),
             (r"\b\d+ s (in total|median|at most)", "[n] s $1"),
             (r"for a person for \d+ s", "for a person for [n] s"),
             (r#""(day|(sum|median|longest)_ms)": \d+"#, r#""$1": [n]"#),

@@ -96,7 +96,11 @@ async fn begin(
     let who = ClientIdentity::from_request(at, cx)?;
     let key = key(gateway, &who.agent, &job);
     let ToolCallRequest { tool, arguments, reason, mut responses, mut state } = job;
-    let back = elicit::parse_returned_state(&gateway.codec, &key, state.as_deref(), responses.as_ref());
+    let is_quick = |asked_at| {
+        Duration::from_millis(SystemClock.now().saturating_sub(asked_at)) < gateway.setup.min_decline_time
+    };
+    let back =
+        elicit::parse_returned_state(&gateway.codec, &key, state.as_deref(), responses.as_ref(), is_quick);
     let back = back
         .transpose()
         .map_err(|error| format!("the answer cannot be used: {error}; make the call again without it"))?;
@@ -425,15 +429,17 @@ impl<'a> CallFlow<'a> {
 
     fn show(&mut self, question: &Question, asking: ElicitRequestParams) -> ShownQuestion<'a> {
         let peer = self.cx.peer.clone();
+        let min_decline_time = self.gateway().setup.min_decline_time;
         let on_page = elicit::is_page(&asking);
         if on_page {
             self.page = Some(question.id);
         }
         let reply = async move {
+            let asked_at = Instant::now();
             match peer.create_elicitation(asking).await {
                 // Whether the page was opened does not answer the question.
                 Ok(_) if on_page => None,
-                Ok(result) => elicit::parse_reply(&result),
+                Ok(result) => elicit::parse_reply(&result, asked_at.elapsed() < min_decline_time),
                 Err(error) => {
                     tracing::info!(%error, "a client could not ask the question; it stays in the inbox");
                     None
@@ -458,6 +464,7 @@ impl<'a> CallFlow<'a> {
             call: self.call,
             question: question.id,
             digest: question.digest(),
+            asked_at: SystemClock.now(),
             on_page: elicit::is_page(&asking),
             state: self.state.take(),
             responses: self.responses.take(),

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use byleave_gate::approver::{Reply, RiskLevel};
+use byleave_gate::core::call::Millis;
 use byleave_gate::core::digest::Digest;
 use byleave_gate::core::id::{CallId, QuestionId};
 use byleave_gate::core::question::QuestionKind;
@@ -48,6 +49,8 @@ pub(super) struct ElicitationState {
     pub(super) question: QuestionId,
     /// The digest of the question.
     pub(super) digest: Digest,
+    /// The time at which the client was asked.
+    pub(super) asked_at: Millis,
     /// Whether the question is answered on a page, and never by the client.
     pub(super) on_page: bool,
     /// The state for the server in the original call.
@@ -129,15 +132,16 @@ pub(super) fn form_elicitation(sheet: &QuestionView) -> Option<ElicitRequestPara
 }
 
 /// Returns the person's answer as reported by the client; `None` if there was no answer.
-pub(super) fn parse_reply(result: &ElicitResult) -> Option<Reply> {
+///
+/// A client that declines sooner than a person can (`is_quick`) has nobody to ask: its answer is no one's.
+pub(super) fn parse_reply(result: &ElicitResult, is_quick: bool) -> Option<Reply> {
     let of =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
     let words = of("reason").map(str::trim).filter(|words| !words.is_empty()).map(str::to_owned);
     match (&result.action, of("decision")) {
         (ElicitationAction::Accept, Some("once")) => Some(Reply::Yes { note: words }),
-        (ElicitationAction::Accept, Some("deny")) | (ElicitationAction::Decline, _) => {
-            Some(Reply::No { feedback: words })
-        }
+        (ElicitationAction::Accept, Some("deny")) => Some(Reply::No { feedback: words }),
+        (ElicitationAction::Decline, _) if !is_quick => Some(Reply::No { feedback: words }),
         _ => None,
     }
 }
@@ -163,13 +167,16 @@ pub(super) fn parse_returned_state(
     key: &Digest,
     state: Option<&str>,
     responses: Option<&InputResponses>,
+    is_quick: impl FnOnce(Millis) -> bool,
 ) -> Option<Result<(ElicitationState, Option<Reply>), RequestStateError>> {
     let sealed = state?.strip_prefix(SEALED)?;
     let opened = codec.open_json_with::<ElicitationState>(sealed, key.as_bytes());
     let said = responses.and_then(|responses| responses.get(OURS));
     let said = said.and_then(|said| ElicitResult::deserialize(said).ok());
     Some(opened.map(|state| {
-        let said = said.as_ref().filter(|_| !state.on_page).and_then(parse_reply);
+        let is_quick = is_quick(state.asked_at);
+        let said = said.as_ref().filter(|_| !state.on_page);
+        let said = said.and_then(|said| parse_reply(said, is_quick));
         (state, said)
     }))
 }
@@ -180,7 +187,7 @@ mod tests {
 
     fn check(said: &Value, expected: Option<&Reply>) {
         let result: ElicitResult = serde_json::from_value(said.clone()).unwrap();
-        assert_eq!(parse_reply(&result).as_ref(), expected, "{said}");
+        assert_eq!(parse_reply(&result, false).as_ref(), expected, "{said}");
     }
 
     // req: R5
@@ -198,6 +205,14 @@ mod tests {
             Some(&no(Some("not now"))),
         );
         check(&json!({"action": "decline"}), Some(&no(None)));
+        // A client without a person declines at once. A yes or no in the form was chosen.
+        for (said, counts) in [
+            (json!({"action": "decline"}), false),
+            (json!({"action": "accept", "content": {"decision": "deny"}}), true),
+        ] {
+            let result: ElicitResult = serde_json::from_value(said).unwrap();
+            assert_eq!(parse_reply(&result, true).is_some(), counts, "{result:?}");
+        }
         for not_yes in [
             json!({"action": "accept"}),
             json!({"action": "accept", "content": {}}),
@@ -218,18 +233,26 @@ mod tests {
         let (call, question) =
             (CallId::new(byleave_gate::clock::fresh_id()), QuestionId::new(byleave_gate::clock::fresh_id()));
         let digest = Digest::compute(b"asked");
-        let state = ElicitationState { call, question, digest, on_page: false, state: None, responses: None };
+        let state = ElicitationState {
+            call,
+            question,
+            digest,
+            asked_at: 0,
+            on_page: false,
+            state: None,
+            responses: None,
+        };
         let seal = |state: &ElicitationState| {
             let options = SealOptions::new().associated_data(key.as_bytes());
             format!("{SEALED}{}", codec.seal_json_with(state, &options).unwrap())
         };
         let sealed = seal(&state);
-        let opened = parse_returned_state(&codec, &key, Some(&sealed), None).unwrap().unwrap();
+        let opened = parse_returned_state(&codec, &key, Some(&sealed), None, |_| false).unwrap().unwrap();
         assert_eq!((opened.0.call, opened.1), (call, None));
-        assert!(parse_returned_state(&codec, &other, Some(&sealed), None).unwrap().is_err());
-        assert!(parse_returned_state(&codec, &key, Some("a state of a server"), None).is_none());
+        assert!(parse_returned_state(&codec, &other, Some(&sealed), None, |_| false).unwrap().is_err());
+        assert!(parse_returned_state(&codec, &key, Some("a state of a server"), None, |_| false).is_none());
         let changed = sealed.replace("rs1.", "rs1.A");
-        assert!(parse_returned_state(&codec, &key, Some(&changed), None).unwrap().is_err());
+        assert!(parse_returned_state(&codec, &key, Some(&changed), None, |_| false).unwrap().is_err());
         // The client cannot answer a question that must be answered on a page.
         for (on_page, answered) in [(false, true), (true, false)] {
             let sealed = seal(&ElicitationState { on_page, ..state.clone() });
@@ -237,8 +260,9 @@ mod tests {
                 [json!({"action": "accept", "content": {"decision": "once"}}), json!({"action": "decline"})]
             {
                 let responses = serde_json::from_value(json!({ OURS: said })).unwrap();
-                let back =
-                    parse_returned_state(&codec, &key, Some(&sealed), Some(&responses)).unwrap().unwrap();
+                let back = parse_returned_state(&codec, &key, Some(&sealed), Some(&responses), |_| false)
+                    .unwrap()
+                    .unwrap();
                 assert_eq!(back.1.is_some(), answered, "{said}");
             }
         }

@@ -217,6 +217,24 @@ async fn what_is_not_a_yes_is_none() {
     }
 }
 
+// req: R5, R7
+#[tokio::test]
+async fn a_client_that_declines_at_once_has_nobody_to_ask() {
+    for version in &VERSIONS {
+        let stage = GatewayFixture::new();
+        let mut questions = stage.questions();
+        let setup = GatewaySettings { min_decline_time: Duration::from_secs(3_600), ..stage.setup() };
+        let handler = TestClient::new(version).with_form(json!({"action": "decline"}));
+        let client = stage.client(setup, handler).await;
+        let held = tokio::spawn(async move { client.call_tool(mark("x")).await });
+        let (call, question) = questions.next().await;
+        stage.answer(&question, yes()).await;
+        let result = tokio::time::timeout(SOON, held).await.unwrap().unwrap().unwrap();
+        assert_eq!(text(&result), "mark 1 x", "{version}");
+        assert_eq!(stage.answered_by(call).await[0].assurance, Assurance::Terminal);
+    }
+}
+
 // req: R5
 #[tokio::test]
 async fn the_inbox_can_be_quicker_than_the_clients_person() {

@@ -91,6 +91,7 @@ impl GatewayFixture {
             dry_run: false,
             agent: None,
             elicitation: true,
+            min_decline_time: Duration::ZERO,
             pages: None,
             call_timeout: None,
             progress_interval: Duration::from_secs(5),

@@ -29,6 +29,9 @@ use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
 use crate::{call_display, mcp_servers, notify, signals};
 
+/// A person needs longer than this to read a form and decline it.
+const MIN_DECLINE_TIME: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Group)]
 pub(crate) struct McpServeArgs {
     #[command(flatten)]
@@ -160,6 +163,7 @@ fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> 
         dry_run: typed.dry_run || options.settings.is_dry_run(),
         agent: typed.agent,
         elicitation: options.settings.mcp_elicitation(),
+        min_decline_time: MIN_DECLINE_TIME,
         pages: pages(options),
         call_timeout: typed.deadline.map(Duration::from_secs),
         progress_interval: TICK,

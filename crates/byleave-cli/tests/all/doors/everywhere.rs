@@ -79,9 +79,15 @@ fn an_agent_with_a_hook_gets_an_error_and_goes_on() {
         doors.stand.shell(&rewritten(AgentKind::ClaudeCode, &told).unwrap_or_else(|| panic!("{told:?}")))
     };
     let failed = run("echo half done; exit 3");
-    assert_eq!((failed.status.code(), text(&failed.stdout).trim()), (Some(3), "half done"), "{failed:?}");
-    // A call that cannot be planned is denied with the reason.
-    let asks = said(AgentKind::ClaudeCode, &cwd, "Write", &json!({"file_path": 7, "content": "x"}), None);
+    // A note says in which confinement it failed.
+    assert_eq!(
+        (failed.status.code(), text(&failed.stdout).lines().next()),
+        (Some(3), Some("half done")),
+        "{failed:?}"
+    );
+    // A denied call of its own tool comes with the reason.
+    let secret = doors.stand.file(".env");
+    let asks = said(AgentKind::ClaudeCode, &cwd, "Read", &json!({ "file_path": secret }), None);
     let told = doors.stand.asks_until_judged(AgentKind::ClaudeCode, &asks);
     assert!(is_denied(AgentKind::ClaudeCode, &told) && !told.stderr.is_empty(), "{told:?}");
     let next = run("cat notes.txt");

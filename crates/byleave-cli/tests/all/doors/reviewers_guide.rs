@@ -231,7 +231,10 @@ fn sql_and_fields_of_an_agent_with_a_hook_are_reviewed() {
     let doors = hooked("drop-fields", &[("mcp_shop_*", "bash")]);
     doors.put("account.json", r#"{"user": "ann", "password": "abc", "token": "def"}"#);
     let ran = shell(&doors, "cat account.json");
-    let account: Value = serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    // A note before the result says what a reviewer changed.
+    let printed = text(&ran.stdout);
+    let account: Value = serde_json::from_str(printed.lines().last().unwrap_or_default())
+        .unwrap_or_else(|_| panic!("{ran:?}"));
     assert_eq!(account, json!({"user": "ann"}));
 }
 
@@ -262,7 +265,7 @@ fn input_and_output_of_an_agent_with_a_hook_are_reviewed_together() {
     assert!(is_denied(AgentKind::ClaudeCode, &private), "{private:?}");
     assert!(text(&private.stderr).contains("the table `customers` is private"), "{private:?}");
     let masked = shell(&doors, "echo ann@shop.example");
-    assert_eq!(text(&masked.stdout).lines().next(), Some("(e-mail)"), "{masked:?}");
+    assert_eq!(text(&masked.stdout).lines().last(), Some("(e-mail)"), "{masked:?}");
     let redacted = shell(&doors, "echo token=abc12345");
     assert!(!text(&redacted.stdout).contains("abc12345"), "{redacted:?}");
 }

@@ -301,6 +301,7 @@ impl CorpusFixture {
             agent: None,
             // Only the gate asks the person, so that every form comes from a server.
             elicitation: false,
+            min_decline_time: Duration::ZERO,
             pages: None,
             call_timeout: None,
             progress_interval: Duration::from_secs(5),
