@@ -10,7 +10,7 @@ use byleave_gate::core::render::QuestionCard;
 use byleave_gate::redact::redact;
 
 use crate::config::{Config, NotifySetting};
-use crate::console::{Console, Tone, one_line, prose};
+use crate::console::{Console, Tone, prose};
 use crate::short_ids::short;
 
 /// The maximum length of the text about a question.
@@ -34,9 +34,9 @@ pub(crate) fn short_text(sheet: &QuestionView) -> String {
     if cut.len() < text.len() { format!("{cut}…") } else { text }
 }
 
-/// Notifies of a question, and returns the error. `what` says what the question is about.
+/// Notifies of a question, and returns the error. `what` says what the question is about, escaped.
 pub(crate) fn try_notify(chosen: &Config, question: &Question, what: &str) -> io::Result<()> {
-    let text = one_line(&format!("byleave: question {} waits for you: {what}", short(&question.id)));
+    let text = format!("byleave: question {} waits for you: {what}", short(&question.id));
     let nothing = || Err(io::Error::other("`notify_command` is empty; `byleave config edit` sets it"));
     match chosen.notify() {
         NotifySetting::Off => Ok(()),

@@ -298,10 +298,12 @@ impl ScopeSubject<'_> {
     }
 }
 
-const fn verb_for(pattern: &Pattern) -> &'static str {
+fn verb_for(pattern: &Pattern) -> &'static str {
     match pattern {
         Pattern::Invoke(_) => "use the tool",
         Pattern::Send(_) => "reach and send to",
+        // A rule about a port of this machine opens it in both directions.
+        Pattern::Reach(_) if pattern.is_localhost() => "reach and send to",
         pattern => pattern.kind(),
     }
 }

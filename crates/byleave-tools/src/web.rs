@@ -228,7 +228,8 @@ async fn fetched(fetcher: &Fetcher, args: &WebFetch, run: &RunContext) -> Result
     let keeper = Arc::new(keeper.with_read_foreign(run.read_foreign));
     let door = Egress::new(Arc::clone(&keeper) as _)
         .with_resolver(Arc::clone(&fetcher.resolver))
-        .with_address_policy(fetcher.reachable.clone());
+        .with_address_policy(fetcher.reachable.clone())
+        .without_local_ports();
     let mut target = first(&args.url, run)?;
     let mut hops: Vec<Url> = Vec::new();
     let answer = loop {

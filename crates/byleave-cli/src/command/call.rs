@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::app_context::AppContext;
 use crate::args::{AskArg, ModeArg};
 use crate::command::session;
-use crate::console::{Console, Tone};
+use crate::console::{Console, Tone, one_line};
 use crate::default_session;
 use crate::drive_call::{drive, record_waivers};
 use crate::error::CliError;
@@ -117,7 +117,7 @@ pub(crate) async fn run(
     let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
     if let CallStatus::Waiting { question, .. } = &driven.call_status {
         let view = gate.question_view(question.id).await;
-        let what = view.map_or(tool, |view| notify::short_text(&view));
+        let what = view.map_or_else(|_| one_line(&tool), |view| notify::short_text(&view));
         notify::notify_waiting(&chosen, question, &what, screen);
     }
     call_display::print_status(screen, &driven.call_status);

@@ -200,7 +200,11 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
                     kind(item.kind).to_owned(),
                     one_line(&item.call_summary.agent),
                     one_line(&item.call_summary.tool),
-                    one_line(texts.get(&item.question).unwrap_or(&item.call_summary.summary)),
+                    // Cards are escaped already.
+                    texts
+                        .get(&item.question)
+                        .cloned()
+                        .unwrap_or_else(|| one_line(&item.call_summary.summary)),
                 ]
             })
             .collect();

@@ -26,6 +26,7 @@ use super::{agent_tool, post_tool_report};
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
 use crate::args::AskArg;
+use crate::console::one_line;
 use crate::error::CliError;
 use crate::notify;
 use crate::resolved_options::{ResolvedOptions, real_path, text_of};
@@ -383,7 +384,7 @@ impl HookEvaluator {
                 CallStatus::Waiting { question, .. } if !is_told => {
                     is_told = true;
                     // A person without a notification still finds the question in the inbox.
-                    drop(notify::try_notify(&self.options.settings, question, tool));
+                    drop(notify::try_notify(&self.options.settings, question, &one_line(tool)));
                 }
                 _ => {}
             }

@@ -95,8 +95,6 @@ fn a_question_fits_any_window_and_scrolls_to_its_end() {
     sitting.resize(40, 8);
     sitting.await_shown("below");
     insta::assert_snapshot!("small", sitting.shown(&world));
-    sitting.press("y");
-    sitting.await_shown("scroll to the end first");
     sitting.resize(80, 24);
     sitting.await_shown("── in short; d shows the details");
     insta::assert_snapshot!("large_again", sitting.shown(&world));

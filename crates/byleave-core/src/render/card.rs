@@ -36,6 +36,8 @@ const SAID_WARNINGS: [&str; 4] = [
 const CANNOT_UNDO: &str = "CANNOT BE UNDONE.";
 /// What a card says about a call that is not known to be undoable.
 const MAYBE_NO_UNDO: &str = "It may be impossible to undo.";
+/// The length of the arguments of a call in a list.
+const SHORT_ARGUMENTS_CHARS_MAX: usize = 120;
 /// The maximum number of lines of output on a card.
 const OUTPUT_LINES_MAX: usize = 3;
 /// The maximum length of a line of output on a card.
@@ -157,6 +159,13 @@ impl QuestionCard {
     /// Returns the card in one line, for lists and notifications: the headline, and what it changed.
     pub fn short_text(&self) -> String {
         let mut text = self.headline.one_line();
+        if !self.headline.is_command && !self.headline.arguments.is_empty() {
+            // Otherwise all calls of a tool would look the same in a list.
+            let arguments = self.headline.arguments.join(", ");
+            let cut: String = arguments.chars().take(SHORT_ARGUMENTS_CHARS_MAX).collect();
+            let more = if cut.len() < arguments.len() { "…" } else { "" };
+            text.push_str(&format!(": {cut}{more}"));
+        }
         let changed = self.changes.one_line();
         if !changed.is_empty() && !self.headline.names_change {
             text.push_str(&format!("  ({changed})"));

@@ -482,6 +482,13 @@ fn is_said(offer: &ApprovalScope, plan: &Plan, effect: &Effect) -> bool {
                     .contains(&format!("{} …`", a.iter().take(3).cloned().collect::<Vec<_>>().join(" ")));
             known && wide && a.len() > 1 && b.len() > 1 && a[..2] == b[..2]
         }
+        // A port of this machine is the same under its three names. The words are "reach and send to".
+        (
+            Effect::Reach { host: a, port: p } | Effect::Send { host: a, port: p },
+            Effect::Reach { host: b, port: q } | Effect::Send { host: b, port: q },
+        ) if [a, b].iter().all(|host| ["localhost", "127.0.0.1", "::1"].contains(&host.as_str())) => {
+            p == q || offer.width >= ScopeWidth::Host
+        }
         (Effect::Reach { host: a, .. }, Effect::Reach { host: b, .. }) => {
             a == b && offer.width >= ScopeWidth::Host
         }

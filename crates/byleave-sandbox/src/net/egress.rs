@@ -132,6 +132,7 @@ pub struct Egress {
     keeper: Arc<dyn HostPolicy>,
     resolver: Arc<dyn Resolver>,
     reachable: AddressPolicy,
+    opens_local: bool,
     bounds: NetworkLimits,
     credentials: Vec<Credential>,
     interception: Option<Arc<TlsInterceptor>>,
@@ -210,6 +211,7 @@ impl Egress {
             keeper,
             resolver: Arc::new(SystemResolver),
             reachable: AddressPolicy::global(),
+            opens_local: true,
             log: NetworkLog::new(bounds.max_decisions),
             bounds,
             credentials: Vec::new(),
@@ -239,6 +241,13 @@ impl Egress {
     #[must_use]
     pub fn with_address_policy(mut self, reachable: AddressPolicy) -> Self {
         self.reachable = reachable;
+        self
+    }
+
+    /// Keeps this machine closed, whatever is granted: an address that a page or a model names can be a service of the person.
+    #[must_use]
+    pub fn without_local_ports(mut self) -> Self {
+        self.opens_local = false;
         self
     }
 
@@ -434,7 +443,7 @@ impl Egress {
 
     async fn pass(&self, host: &str, port: u16) -> Result<TcpStream, ConnectionError> {
         self.recheck_host(host, port).await?;
-        if is_localhost(host) {
+        if self.opens_local && is_localhost(host) {
             return self.connect_local(host, port).await;
         }
         let failed = |why: String| ConnectionError::Failed { host: host.to_owned(), port, reason: why };

@@ -257,11 +257,8 @@ fn what_is_written_is_what_is_read() {
 // req: E7
 #[test]
 fn a_served_network_is_waited_for_last_and_its_files_cannot_be_written() {
-    let wiring = NetworkPlan {
-        ports: vec![80, 443],
-        authorities: Some("PEM".into()),
-        ..NetworkPlan::default()
-    };
+    let wiring =
+        NetworkPlan { ports: vec![80, 443], authorities: Some("PEM".into()), ..NetworkPlan::default() };
     let with = |host: &FakeHost, files: FileConfinement| {
         let plan = plan(files.clone(), host).unwrap();
         plan.with_network_plan(&wiring, &files, host).unwrap()

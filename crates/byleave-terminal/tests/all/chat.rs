@@ -177,7 +177,7 @@ fn half_a_line_waits_until_the_question_is_answered() {
     assert!(typed(&mut chat, ms(0), "and then").is_empty());
     chat.ask(ms(100), 0, sheet.clone(), None);
     let shown = screen(&mut chat, 80, 30, ms(100));
-    assert!(shown.contains("write_file") && shown.contains("y yes"), "{shown}");
+    assert!(shown.contains("Write a") && shown.contains("y yes"), "{shown}");
     // Continued typing answers nothing.
     assert!(typed(&mut chat, ms(2_000), "y\r").is_empty());
     assert!(typed(&mut chat, ms(9_000), "y").is_empty());

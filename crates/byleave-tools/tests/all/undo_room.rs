@@ -47,8 +47,9 @@ fn work_that_would_push_out_recent_before_images_is_asked_about() {
         let small = world.bash("echo 1 > src/four", &[]).await;
         assert!(small.asked.is_empty() && world.read("src/four") == "1\n", "{}", small.text());
         // A yes keeps more than the limit, and drops nothing.
-        let done = world.call("write_file", edit, &[yes()], Mode::ConfirmSensitive).await;
-        assert_eq!(world.read("src/three"), "1\n", "{}", done.text());
+        let other = json!({"path": "src/three", "content": "2\n"});
+        let done = world.call("write_file", other, &[yes()], Mode::ConfirmSensitive).await;
+        assert_eq!(world.read("src/three"), "2\n", "{}", done.text());
         let settings = byleave_copy::CopySettings { quota_bytes: 1_000_000, ..Default::default() };
         let store = byleave_copy::CopyStore::open(&world.beside("state/copies"), settings).unwrap();
         assert_eq!(store.collect_garbage(std::time::SystemTime::now()).unwrap().dropped, []);
@@ -69,8 +70,11 @@ fn a_rule_covers_work_in_a_full_store_but_never_more_than_the_store_holds() {
             );
         }
         world.write("src/large", &"\0".repeat(1_100_000));
-        for mode in [Mode::ConfirmSensitive, Mode::Yolo] {
-            let asked = world.call("bash", json!({"command": "echo 1 > src/large"}), &[], mode).await;
+        // Another text each time, because a declined call is not asked about again.
+        for (mode, command) in
+            [(Mode::ConfirmSensitive, "echo 1 > src/large"), (Mode::Yolo, "echo 2 > src/large")]
+        {
+            let asked = world.call("bash", json!({ "command": command }), &[], mode).await;
             assert_eq!(
                 asked.seen().before_image_room,
                 BeforeImageRoom::Exceeds,

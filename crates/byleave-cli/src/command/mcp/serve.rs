@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::pages::pages;
 use crate::app_context::{AppContext, collect_garbage_in_background};
 use crate::args::{AskArg, ModeArg};
-use crate::console::{Console, prose};
+use crate::console::{Console, one_line, prose};
 use crate::drive_call::record_waivers;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -155,7 +155,7 @@ fn setup(typed: GatewayArgs, names: NamingScheme, options: &ResolvedOptions) -> 
     let chosen = options.settings.clone();
     let told = move |question: &Question, tool: &str| {
         // Nobody reads our standard error, so a failed notification is ignored.
-        notify::try_notify(&chosen, question, tool).unwrap_or_default();
+        notify::try_notify(&chosen, question, &one_line(tool)).unwrap_or_default();
     };
     GatewaySettings {
         tenant: options.tenant.clone(),

@@ -58,7 +58,7 @@ async fn sockets_made_in_an_empty_namespace_are_the_only_way_out_of_it() {
         "socks a.example true",
         "lookup b.example false",
         "http b.example false",
-        "transparent 127.0.0.1 false",
+        "transparent localhost false",
         "transparent 198.18.9.9 false",
     ] {
         assert!(told.iter().any(|line| line == wanted), "{wanted} {told:?}");

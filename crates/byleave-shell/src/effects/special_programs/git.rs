@@ -172,14 +172,14 @@ fn prints_stored_content(subcommands: &[&str], words: &[&str]) -> bool {
     match subcommands {
         ["show" | "diff", ..] => has_patch() || !is_summary(),
         ["log" | "whatchanged" | "reflog" | "diff-tree" | "diff-index" | "diff-files", ..] => {
-            has_patch() || options().any(|word| *word == "-u")
+            has_patch() || options().any(|word| ["-u"].contains(word))
         }
         ["stash", "show" | "list", ..] => has_patch() || prints_untracked(words),
         [name, ..] if PRINTERS.contains(name) => true,
         ["cat-file", ..] => !options().any(|word| ["-t", "-s", "-e"].contains(word)),
         ["grep", ..] => {
             let operands = words.iter().filter(|word| !word.starts_with('-')).count();
-            operands > 1 || options().any(|word| *word == "--cached")
+            operands > 1 || options().any(|word| ["--cached"].contains(word))
         }
         _ => false,
     }
@@ -189,7 +189,7 @@ fn prints_untracked(words: &[&str]) -> bool {
     let is_long = |word: &str| {
         word.len() > 5 && ["--include-untracked", "--only-untracked"].iter().any(|own| own.starts_with(word))
     };
-    words.iter().any(|word| *word == "-u" || is_long(word))
+    words.iter().any(|word| ["-u"].contains(word) || is_long(word))
 }
 
 /// Checks whether it may print files that were stashed and never tracked: the third parent of a stash, or any object.
@@ -219,7 +219,7 @@ fn names_its_files(teller: &CommandAnalyzer<'_>, words: &[&str]) -> bool {
     let mut revisions = 0_usize;
     let mut is_path = false;
     for word in words {
-        if *word == "--" {
+        if ["--"].contains(word) {
             is_path = true;
             continue;
         }
