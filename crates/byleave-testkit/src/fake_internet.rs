@@ -149,14 +149,14 @@ impl FakeInternet {
         match self.tls.as_ref().filter(|_| is_tls) {
             Some(tls) => {
                 let Some((name, inside)) = tls.accept(stream) else { return };
-                self.converse(inside, at, format!("{name}\n").into_bytes());
+                self.converse(inside, at, format!("{name}\n").as_bytes());
             }
-            None => self.converse(stream, at, Vec::new()),
+            None => self.converse(stream, at, &[]),
         }
     }
 
     /// Reads a request, answers it, and reads what is sent behind it.
-    fn converse(&self, mut stream: impl Read + Write, at: (u16, u16), before: Vec<u8>) {
+    fn converse(&self, mut stream: impl Read + Write, at: (u16, u16), before: &[u8]) {
         let mut sent = Vec::new();
         let mut is_awaited = true;
         while sent.len() < SENT_BYTES_MAX && !is_whole_request(&sent) {
@@ -167,9 +167,9 @@ impl FakeInternet {
             let mut part = vec![0; 65_536];
             let Ok(length @ 1..) = stream.read(&mut part) else { break };
             sent.extend(&part[..length]);
-            self.keep(at, &[&before[..], &sent].concat());
+            self.keep(at, &[before, &sent].concat());
         }
-        self.keep(at, &[&before[..], &sent].concat());
+        self.keep(at, &[before, &sent].concat());
         let requested = String::from_utf8_lossy(&sent).into_owned();
         let pages = self.pages.lock().unwrap();
         let page = address_of_request(&requested)

@@ -127,11 +127,12 @@ fn check_part(next: &str, part: &str) {
     let start = page.find(heading).unwrap_or_else(|| panic!("the page has no `{heading}`"));
     let end = page.find(next).unwrap_or_else(|| panic!("the page has no `{next}`"));
     if std::env::var("BYLEAVE_SCORES").is_ok_and(|what| what == "write") {
-        let written = format!("{}{}{}", &page[..start], part.trim_start(), &page[end..]);
+        let (before, after) = (page.get(..start).unwrap(), page.get(end..).unwrap());
+        let written = format!("{before}{}{after}", part.trim_start());
         std::fs::write(&path, written).unwrap();
     } else {
         assert!(
-            page[start..end] == *part.trim_start(),
+            page.get(start..end) == Some(part.trim_start()),
             "docs/security/scores.md is not what was measured:\n{part}"
         );
     }

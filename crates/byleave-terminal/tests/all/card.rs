@@ -46,8 +46,8 @@ impl Screen {
         screen
     }
 
-    fn press(&mut self, key: KeyPress) -> DialogEvent {
-        let event = self.dialog.key(self.now, &key);
+    fn press(&mut self, key: &KeyPress) -> DialogEvent {
+        let event = self.dialog.key(self.now, key);
         self.now += Duration::from_millis(400);
         self.text();
         event
@@ -82,25 +82,25 @@ fn one_key_answers_where_the_person_came_to_answer_and_nowhere_else() {
     let [ordinary, ..] = sheets::all();
     let mut screen = Screen::ready(ordinary.clone(), true);
     assert!(screen.text().contains("Write a"), "{}", screen.text());
-    assert_eq!(screen.press(KeyPress::Char('y')), YES);
+    assert_eq!(screen.press(&KeyPress::Char('y')), YES);
     // A prompt that comes up over a terminal needs Enter as well.
     let mut screen = Screen::ready(ordinary.clone(), false);
-    assert_eq!(screen.press(KeyPress::Char('y')), DialogEvent::Stay);
-    assert_eq!(screen.press(KeyPress::Enter), YES);
+    assert_eq!(screen.press(&KeyPress::Char('y')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Enter), YES);
     // It must have been on the screen for a while.
     let mut screen = Screen::new(ordinary.clone(), true);
-    assert_eq!(screen.press(KeyPress::Char('y')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Char('y')), DialogEvent::Stay);
     // A key that was typed before it came up makes it wait until the keyboard is quiet.
     let mut screen = Screen::new(ordinary, true);
     let ahead: Vec<KeyPress> = "ls -l ".chars().map(KeyPress::Char).collect();
     screen.dialog.note_typed_ahead(screen.now, &ahead);
     screen.now = Duration::from_secs(3);
-    assert_eq!(screen.press(KeyPress::Char('y')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Char('y')), DialogEvent::Stay);
     // Neither stops one key everything.
     let [ordinary, ..] = sheets::all();
     let mut screen = Screen::ready(ordinary, true);
-    assert_eq!(screen.press(KeyPress::Char('x')), DialogEvent::Stay);
-    assert_eq!(screen.press(KeyPress::Enter), DialogEvent::Reply(Reply::Abort));
+    assert_eq!(screen.press(&KeyPress::Char('x')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Enter), DialogEvent::Reply(Reply::Abort));
 }
 
 // req: R5, R8
@@ -108,29 +108,29 @@ fn one_key_answers_where_the_person_came_to_answer_and_nowhere_else() {
 fn a_grave_question_needs_its_details_and_more_than_one_key() {
     let mut screen = Screen::ready(dangerous(), true);
     assert!(screen.text().contains("a yes needs the details"), "{}", screen.text());
-    assert_eq!(screen.press(KeyPress::Char('y')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Char('y')), DialogEvent::Stay);
     assert!(screen.text().contains("read the details first"), "{}", screen.text());
-    assert_eq!(screen.press(KeyPress::Enter), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Enter), DialogEvent::Stay);
     screen.now += Duration::from_secs(10);
-    screen.press(KeyPress::Char('d'));
+    screen.press(&KeyPress::Char('d'));
     assert!(screen.text().contains("May this call of “write_file” run?"), "{}", screen.text());
-    screen.press(KeyPress::End);
+    screen.press(&KeyPress::End);
     screen.now += Duration::from_secs(10);
-    assert_eq!(screen.press(KeyPress::Char('y')), DialogEvent::Stay);
-    assert_eq!(screen.press(KeyPress::Enter), YES);
+    assert_eq!(screen.press(&KeyPress::Char('y')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Enter), YES);
     // The words for an irreversible call are typed, wherever it is asked.
     let [_, _, is_final, ..] = sheets::all();
     let mut screen = Screen::ready(is_final, true);
-    screen.press(KeyPress::Char('d'));
-    screen.press(KeyPress::End);
+    screen.press(&KeyPress::Char('d'));
+    screen.press(&KeyPress::End);
     screen.now += Duration::from_secs(10);
-    assert_eq!(screen.press(KeyPress::Char('y')), DialogEvent::Stay);
-    assert_eq!(screen.press(KeyPress::Enter), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Char('y')), DialogEvent::Stay);
+    assert_eq!(screen.press(&KeyPress::Enter), DialogEvent::Stay);
     assert!(screen.text().contains("type “for good”"), "{}", screen.text());
     for key in "for good".chars().map(KeyPress::Char) {
-        assert_eq!(screen.press(key), DialogEvent::Stay);
+        assert_eq!(screen.press(&key), DialogEvent::Stay);
     }
-    assert_eq!(screen.press(KeyPress::Enter), YES);
+    assert_eq!(screen.press(&KeyPress::Enter), YES);
 }
 
 // req: R5
@@ -138,11 +138,11 @@ fn a_grave_question_needs_its_details_and_more_than_one_key() {
 fn a_question_is_left_open_with_a_key() {
     let [ordinary, ..] = sheets::all();
     let mut inbox = Screen::ready(ordinary.clone(), true);
-    assert_eq!(inbox.press(KeyPress::Char('l')), DialogEvent::Back);
+    assert_eq!(inbox.press(&KeyPress::Char('l')), DialogEvent::Back);
     let mut prompt = Screen::ready(ordinary, false);
-    assert_eq!(prompt.press(KeyPress::Escape), DialogEvent::Stay);
-    assert_eq!(prompt.press(KeyPress::Char('l')), DialogEvent::Stay);
-    assert_eq!(prompt.press(KeyPress::Enter), DialogEvent::Back);
+    assert_eq!(prompt.press(&KeyPress::Escape), DialogEvent::Stay);
+    assert_eq!(prompt.press(&KeyPress::Char('l')), DialogEvent::Stay);
+    assert_eq!(prompt.press(&KeyPress::Enter), DialogEvent::Back);
 }
 
 // req: R5
@@ -153,7 +153,7 @@ fn the_details_open_and_close_with_one_key() {
     let mut seen = Vec::new();
     for _ in 0..4 {
         seen.push(screen.text().contains("in short"));
-        screen.press(KeyPress::Char('d'));
+        screen.press(&KeyPress::Char('d'));
     }
     assert_eq!(seen, [true, false, false, true]);
 }

@@ -122,22 +122,10 @@ fn file_tool(page: &mut RenderingBuilder, view: &QuestionView, name: &str) -> Op
     let [path] = paths.as_slice() else { return None };
     let shown = relative(page, path, &view.cwd);
     let is_complete = rehearsal.is_some();
-    let hidden: &[&str] = &[
-        "path",
-        "file_path",
-        "content",
-        "old_string",
-        "new_string",
-        "edits",
-        "patch",
-        "old_text",
-        "new_text",
-        "replace_all",
-    ];
     let (arguments, is_whole) = match is_complete {
         // The difference on the copy shows what the arguments do.
         true => (Vec::new(), true),
-        false => arguments(page, view, &hidden[..2]),
+        false => arguments(page, view, &["path", "file_path"]),
     };
     Some(CardHeadline {
         lines: vec![format!("{verb} {shown}")],

@@ -49,7 +49,7 @@ pub(super) fn describe(page: &mut RenderingBuilder, folded: &[&FileChange]) -> V
     let entries: Vec<String> = log.and_then(|log| log.diff.as_deref()).map(entries).unwrap_or_default();
     if entries.is_empty() {
         let is_index = |change: &&FileChange| Path::new(&change.path).ends_with(".git/index");
-        let staged = folded.iter().any(|change| is_index(&change));
+        let staged = folded.iter().any(is_index);
         let what = if staged { "staged changes" } else { "git's own files" };
         return vec![format!("{what} ({})", format_count(folded.len(), "file in .git", "files in .git"))];
     }
