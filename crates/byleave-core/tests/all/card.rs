@@ -380,8 +380,9 @@ fn the_guide_shows_the_card_of_every_situation() {
         let rows: Vec<String> = shown(&view).into_iter().map(|row| row.text.trim_end().to_owned()).collect();
         let details = if card.is_enough { "" } else { ", and a yes needs the details" };
         let class = format!("{class:?}").to_lowercase();
-        let mut title = name.to_owned();
-        title.replace_range(..1, &name[..1].to_uppercase());
+        let mut letters = name.chars();
+        let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+        let title = format!("{first}{}", letters.as_str());
         page.push_str(&format!(
             "\n## {title}\n\nThe question is {class}{details}. In a list: `{}`\n\n```text\n{}\n```\n",
             card.short_text(),

@@ -112,7 +112,7 @@ impl GrantFixture {
             is_rehearsal: rehearsing,
             on_copy: rehearsing,
         };
-        build_confinement(&plan, policy, &place)
+        build_confinement(plan, policy, &place)
     }
 
     /// These paths relative to the fixture.
