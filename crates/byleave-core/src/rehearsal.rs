@@ -142,6 +142,23 @@ pub struct RehearsalSummary {
 }
 
 impl Rehearsal {
+    /// Makes the result of a run that only changed files: it wanted no network, left nothing behind, and its confinement lacked nothing.
+    pub const fn new(changes: FileChanges, status: ExecutionStatus, output: Output) -> Self {
+        Self {
+            changes,
+            scratch_files: 0,
+            blocked_hosts: Vec::new(),
+            leftover_processes: 0,
+            reached_hosts: Vec::new(),
+            run_by_git: Vec::new(),
+            new_repositories: Vec::new(),
+            before_image_room: BeforeImageRoom::Available,
+            missing_guarantees: Vec::new(),
+            status,
+            output,
+        }
+    }
+
     /// Checks whether it did nothing outside the scratch directory, and its confinement allowed nothing else.
     pub fn has_no_effects(&self) -> bool {
         self.changes.is_empty()
@@ -332,19 +349,8 @@ mod tests {
     use crate::effect::Danger;
 
     fn quiet() -> Rehearsal {
-        Rehearsal {
-            changes: FileChanges::default(),
-            scratch_files: 3,
-            blocked_hosts: Vec::new(),
-            leftover_processes: 0,
-            reached_hosts: Vec::new(),
-            run_by_git: Vec::new(),
-            new_repositories: Vec::new(),
-            before_image_room: BeforeImageRoom::Available,
-            missing_guarantees: Vec::new(),
-            status: ExecutionStatus::Failed,
-            output: Output::text("no"),
-        }
+        let failed = Rehearsal::new(FileChanges::default(), ExecutionStatus::Failed, Output::text("no"));
+        Rehearsal { scratch_files: 3, ..failed }
     }
 
     fn asks(reasons: &[(AskCause, &[u32])]) -> PolicyDecision {

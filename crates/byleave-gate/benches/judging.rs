@@ -18,7 +18,7 @@ use byleave_gate::core::pattern::Pattern;
 use byleave_gate::core::policy::{
     EffectStage, Layer, PathVariables, Policy, PolicyRequest, Rule, builtin_rules,
 };
-use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
+use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::plan;
 use byleave_gate::tool::ToolContext;
 use serde_json::{Value, json};
@@ -119,19 +119,8 @@ fn observed(workspace: &str) -> Rehearsal {
         git_status: GitStatus::Tracked,
         diff: None,
     };
-    Rehearsal {
-        changes: FileChanges { list: (0..CHANGES).map(change).collect(), ..FileChanges::default() },
-        scratch_files: 0,
-        blocked_hosts: Vec::new(),
-        leftover_processes: 0,
-        reached_hosts: Vec::new(),
-        run_by_git: Vec::new(),
-        new_repositories: Vec::new(),
-        before_image_room: BeforeImageRoom::Available,
-        missing_guarantees: Vec::new(),
-        status: ExecutionStatus::Succeeded,
-        output: Output::default(),
-    }
+    let changes = FileChanges { list: (0..CHANGES).map(change).collect(), ..FileChanges::default() };
+    Rehearsal::new(changes, ExecutionStatus::Succeeded, Output::default())
 }
 
 fn timed<T>(work: impl FnOnce() -> T) -> Duration {

@@ -43,15 +43,10 @@ pub(crate) fn build_rehearsal(
     Rehearsal {
         blocked_hosts: wanted(outcome),
         leftover_processes: outcome.survivors,
-        changes,
-        reached_hosts: Vec::new(),
-        run_by_git: Vec::new(),
-        new_repositories: Vec::new(),
         scratch_files: scratch,
         before_image_room,
         missing_guarantees: weaker,
-        status,
-        output,
+        ..Rehearsal::new(changes, status, output)
     }
 }
 
@@ -62,19 +57,7 @@ pub(crate) fn rehearsal_of_edit(
     (changes, before_image_room): (FileChanges, BeforeImageRoom),
     run_by_git: Vec<String>,
 ) -> Rehearsal {
-    Rehearsal {
-        changes,
-        scratch_files: 0,
-        blocked_hosts: Vec::new(),
-        leftover_processes: 0,
-        reached_hosts: Vec::new(),
-        run_by_git,
-        new_repositories: Vec::new(),
-        before_image_room,
-        missing_guarantees: Vec::new(),
-        status,
-        output,
-    }
+    Rehearsal { run_by_git, before_image_room, ..Rehearsal::new(changes, status, output) }
 }
 
 /// Returns the hosts that the command tried to reach, without duplicates.

@@ -41,10 +41,10 @@ export async function send(page, path, form, origin = new URL(page.url()).origin
   });
 }
 
-/** Returns the yes form for this question, with the mark of the page's own visit. */
+/** Returns the yes form for this question, with the CSRF token of the page's own session. */
 export async function yesOf(page, call) {
-  const mark = await page.locator("input[name=mark]").first().getAttribute("value");
-  return { mark, digest: call.question.digest, say: "yes" };
+  const token = await page.locator("input[name=csrf_token]").first().getAttribute("value");
+  return { csrf_token: token, digest: call.question.digest, answer: "yes" };
 }
 
 /** Clicks no, and waits for the result of the click. */

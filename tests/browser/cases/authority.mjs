@@ -57,20 +57,20 @@ async function strangers(ground, page, item) {
     });
     assert.equal((await overHttp(ground, token, call)).status, status);
   }
-  // An authorized person, but from a foreign page, without the mark of the visit, or with a wrong mark.
+  // An authorized person, but from a foreign page, without the CSRF token of the session, or with a wrong one.
   await open(page, call);
   const form = await yesOf(page, call);
-  const { mark, ...unmarked } = form;
+  const { csrf_token: token, ...withoutToken } = form;
   const forged = [
     [form, "http://evil.example"],
     [form, null],
-    [unmarked],
-    [{ ...form, mark: mark.replace(/./, (c) => (c === "0" ? "1" : "0")) }],
+    [withoutToken],
+    [{ ...form, csrf_token: token.replace(/./, (c) => (c === "0" ? "1" : "0")) }],
   ];
   for (const [fields, origin] of forged) assert.equal((await send(page, answerOf(call), fields, origin)).status, 403);
   await fromElsewhere(page, `${stage.pages}${answerOf(call)}`, form);
   await ground.no(call);
-  return "a person who may only read, one of another tenant, forms without the mark of the visit, and a page of another origin that the approver opens: each is refused, and the question stays open";
+  return "a person who may only read, one of another tenant, forms without the CSRF token of the session, and a page of another origin that the approver opens: each is refused, and the question stays open";
 }
 
 /** A page on another port of the same host submits the form by itself. The browser sends Byleave's cookie with it. */
@@ -303,9 +303,9 @@ async function askUser(ground, page, item) {
   await page.keyboard.press("Enter");
   await page.keyboard.press("Enter");
   assert.match(page.url(), /questions/);
-  const { mark, digest } = await yesOf(page, call);
-  assert.ok((await send(page, answerOf(call), { mark, digest })).status >= 400, "no answer is none");
-  assert.ok((await send(page, answerOf(call), { mark, digest, say: "" })).status >= 400, "an empty answer is none");
+  const { csrf_token, digest } = await yesOf(page, call);
+  assert.ok((await send(page, answerOf(call), { csrf_token, digest })).status >= 400, "no answer is none");
+  assert.ok((await send(page, answerOf(call), { csrf_token, digest, answer: "" })).status >= 400, "an empty answer is none");
   await ground.no(call);
   return "there is no tool `ask_user`: refused. A stand-in, `acp_call` with the same arguments, asks; Enter on its page, and a form with an empty answer, answer nothing";
 }

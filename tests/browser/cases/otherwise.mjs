@@ -186,6 +186,7 @@ async function flood(ground, item) {
     await page.goto(together(some));
     assert.equal(await page.getByRole("button", { name: "Yes to all of them" }).isDisabled(), true);
     const views = await Promise.all(some.map((call) => ground.questionView(call)));
+    await page.locator("details.details").evaluateAll((all) => all.forEach((one) => (one.open = true)));
     await readInFull(page, { lines: views.flatMap(({ lines }) => lines) });
     await page.locator("article[data-ready]").waitFor();
     await page.getByRole("button", { name: "Yes to all of them" }).click();

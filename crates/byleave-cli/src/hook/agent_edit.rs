@@ -11,7 +11,7 @@ use byleave_files::LinkPolicy;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
+use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::tool::{RehearseError, RunContext};
 use byleave_hook::{AgentKind, ExpectedContent, ToolEffect, expected_content, parse_patch, tool_effects};
 use byleave_tools::ExecutionEnv;
@@ -118,19 +118,9 @@ impl AgentEditJudge {
     ) -> Result<Rehearsal, RehearseError> {
         match self.judge(input, directory, &run.plan).map_err(RehearseError::Unavailable)? {
             JudgedEdit::Edits(edits) => external_edit::put_on_copy(&self.workplace, &edits, output, run),
-            JudgedEdit::Failure(why) => Ok(Rehearsal {
-                changes: FileChanges::default(),
-                scratch_files: 0,
-                blocked_hosts: Vec::new(),
-                leftover_processes: 0,
-                reached_hosts: Vec::new(),
-                run_by_git: Vec::new(),
-                new_repositories: Vec::new(),
-                before_image_room: BeforeImageRoom::Available,
-                missing_guarantees: Vec::new(),
-                status: ExecutionStatus::Failed,
-                output: Output::failure(why),
-            }),
+            JudgedEdit::Failure(why) => {
+                Ok(Rehearsal::new(FileChanges::default(), ExecutionStatus::Failed, Output::failure(why)))
+            }
         }
     }
 

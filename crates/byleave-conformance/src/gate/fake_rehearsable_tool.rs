@@ -9,7 +9,7 @@ use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind,
 use byleave_core::id::CallId;
 use byleave_core::manifest::{Manifest, PermissionClass};
 use byleave_core::outcome::{ExecutionStatus, Output};
-use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
+use byleave_core::rehearsal::{BlockedHost, Rehearsal};
 use serde_json::{Value, json};
 
 use super::fake_copies::TestCopies;
@@ -60,21 +60,12 @@ fn seen(arguments: &Value) -> Rehearsal {
         diff: Some(format!("+{text}")),
     };
     let want = |host: &str| BlockedHost { host: Some(host.to_owned()), port: 443 };
+    let changes =
+        FileChanges { list: files(arguments).iter().map(change).collect(), ..FileChanges::default() };
     Rehearsal {
-        changes: FileChanges {
-            list: files(arguments).iter().map(change).collect(),
-            ..FileChanges::default()
-        },
-        scratch_files: 0,
         blocked_hosts: arguments.get("wants").and_then(Value::as_str).map(want).into_iter().collect(),
         leftover_processes: u32::from(arguments.get("leaves").is_some()),
-        reached_hosts: Vec::new(),
-        run_by_git: Vec::new(),
-        new_repositories: Vec::new(),
-        before_image_room: BeforeImageRoom::Available,
-        missing_guarantees: Vec::new(),
-        status: ExecutionStatus::Succeeded,
-        output: Output::text("printed on the copy"),
+        ..Rehearsal::new(changes, ExecutionStatus::Succeeded, Output::text("printed on the copy"))
     }
 }
 

@@ -14,7 +14,7 @@ use byleave_core::outcome::ExecutionStatus;
 use byleave_core::outcome::Output;
 use byleave_core::question::{Question, QuestionKind};
 use byleave_core::question_view::{QuestionView, RehearsalView};
-use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
+use byleave_core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_core::render::{LineRole, Rendering, render};
 use byleave_core::review::{ReviewNote, ReviewOutcome};
 use proptest::prelude::*;
@@ -537,19 +537,9 @@ proptest! {
 }
 
 pub(crate) fn seen(list: Vec<FileChange>) -> Rehearsal {
-    Rehearsal {
-        changes: FileChanges { list, ..FileChanges::default() },
-        scratch_files: 2,
-        blocked_hosts: vec![],
-        leftover_processes: 0,
-        reached_hosts: Vec::new(),
-        run_by_git: Vec::new(),
-        new_repositories: Vec::new(),
-        before_image_room: BeforeImageRoom::Available,
-        missing_guarantees: vec![],
-        status: ExecutionStatus::Succeeded,
-        output: Output::text("formatted 1 file\n"),
-    }
+    let changes = FileChanges { list, ..FileChanges::default() };
+    let run = Rehearsal::new(changes, ExecutionStatus::Succeeded, Output::text("formatted 1 file\n"));
+    Rehearsal { scratch_files: 2, ..run }
 }
 
 pub(crate) fn text_of(size: u64, mode: u32) -> Option<FileNode> {

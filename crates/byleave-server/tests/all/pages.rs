@@ -37,7 +37,7 @@ impl<'a> Browser<'a> {
         self.stage.browse(path, &[("cookie", &self.cookie), ("origin", &self.origin)], Some(form)).await
     }
 
-    /// Returns the mark of the visit and the digest from the page of a question.
+    /// Returns the CSRF token and the digest from the page of a question.
     async fn reads(&self, question: &str) -> (String, String) {
         let page = self.get(&format!("/questions/{question}")).await;
         assert_eq!(page.status, 200, "{}", page.text);
@@ -134,7 +134,7 @@ async fn an_answer_comes_from_a_page_of_ours_and_from_who_was_shown_it() {
         (vec![("cookie", cookie), ("origin", "null")], yes.clone()),
         (vec![("cookie", cookie)], yes.clone()),
         (vec![("cookie", cookie), ("origin", origin), ("sec-fetch-site", "cross-site")], yes.clone()),
-        // Without the mark of the visit, or with a wrong one.
+        // Without the CSRF token, or with a wrong one.
         (vec![("cookie", cookie), ("origin", origin)], format!("digest={digest}&answer=yes")),
         (
             vec![("cookie", cookie), ("origin", origin)],

@@ -18,11 +18,13 @@ mod remote;
 mod runners;
 mod search;
 mod shells;
+mod stored_content;
 
 pub(super) use cargo::add_cargo_alias;
 pub(super) use extra::analyze_extra;
-pub(super) use git::{add_git_directory, add_stored_content};
+pub(super) use git::add_git_directory;
 pub(super) use runners::analyze_script_name;
+pub(super) use stored_content::add_stored_content;
 
 /// Analyzes a program with the reader of this name.
 pub(super) fn analyze_special(

@@ -7,7 +7,7 @@ use byleave_core::id::{CallId, QuestionId, SessionId, TenantId};
 use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::question::QuestionKind;
 use byleave_core::question_view::{QuestionView, RehearsalView};
-use byleave_core::rehearsal::{BeforeImageRoom, Rehearsal};
+use byleave_core::rehearsal::Rehearsal;
 use byleave_gate::audit_log::{Cursor, QuestionItem};
 use byleave_gate::ledger::CallSummary;
 use byleave_terminal::inbox::{Inbox, InboxItem};
@@ -76,19 +76,8 @@ fn with_difference(lines: usize) -> QuestionView {
         git_status: GitStatus::Untracked,
         diff: Some(diff),
     };
-    let rehearsal = Rehearsal {
-        changes: FileChanges { list: vec![change], ..FileChanges::default() },
-        scratch_files: 0,
-        blocked_hosts: Vec::new(),
-        leftover_processes: 0,
-        reached_hosts: Vec::new(),
-        run_by_git: Vec::new(),
-        new_repositories: Vec::new(),
-        before_image_room: BeforeImageRoom::Available,
-        missing_guarantees: Vec::new(),
-        status: ExecutionStatus::Succeeded,
-        output: Output::text(""),
-    };
+    let changes = FileChanges { list: vec![change], ..FileChanges::default() };
+    let rehearsal = Rehearsal::new(changes, ExecutionStatus::Succeeded, Output::text(""));
     let [mut sheet, ..] = sheets::all();
     sheet.rehearsal = Some(RehearsalView::Ran { rehearsal, decision: None });
     sheet
