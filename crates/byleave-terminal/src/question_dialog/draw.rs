@@ -38,7 +38,7 @@ impl QuestionDialog {
         let mut field_rows = 0;
         match &self.stage {
             DialogMode::Reading => {
-                lines.push(self.standing(now));
+                lines.push(self.standing(wide, now));
                 lines.extend(self.keys(wide, now));
             }
             DialogMode::Feedback(text) => {
@@ -95,8 +95,8 @@ impl QuestionDialog {
         DialogFooter { lines, field_rows }
     }
 
-    /// Returns the line that says how much of the question is off the screen.
-    fn standing(&self, now: Duration) -> Line<'static> {
+    /// Returns the line that says how much of the question is off the screen, and why a key would not count now.
+    fn standing(&self, columns: usize, now: Duration) -> Line<'static> {
         let palette = self.setting.palette;
         let view = self.view();
         let (above, below) = (view.above(), view.below());
@@ -112,16 +112,20 @@ impl QuestionDialog {
             (_, below) => format!("── ▼ {} below: Space, arrows, End", rows(below)),
         };
         let style = if below > 0 || needs_details { palette.careful() } else { palette.faint() };
-        let mut spans = vec![Span::styled(text, style)];
-        let waits = self.guard.remaining_wait(now);
-        if now != Duration::MAX && waits > Duration::ZERO {
-            let why = if self.guard.strays() > 0 { "wait: keys were typed" } else { "read first" };
-            spans.push(Span::styled(format!("  ⏳ {why}"), palette.careful()));
-        } else if self.guard.is_running() {
-            spans
-                .push(Span::styled("  not a valid answer: press Esc to clear".to_owned(), palette.careful()));
-        }
-        Line::from(spans)
+        let is_waiting = now != Duration::MAX && self.guard.remaining_wait(now) > Duration::ZERO;
+        let remark = match () {
+            () if is_waiting && self.guard.strays() > 0 => "  ⏳ wait: keys were typed",
+            () if is_waiting => "  ⏳ read first",
+            () if self.guard.is_running() => "  not a valid answer: press Esc to clear",
+            () => "",
+        };
+        // In a narrow window the remark matters more than the names of the keys.
+        let text = match below {
+            _ if remark.is_empty() || text.width() + remark.width() <= columns => text,
+            0 => "──".to_owned(),
+            below => format!("── ▼ {below}"),
+        };
+        Line::from(vec![Span::styled(text, style), Span::styled(remark, palette.careful())])
     }
 
     fn keys(&self, columns: usize, now: Duration) -> Vec<Line<'static>> {
