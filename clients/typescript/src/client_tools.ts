@@ -93,7 +93,7 @@ export function guard<A extends Arguments>(client: Client, definition: Definitio
 /** Returns the data of a tool, or `undefined` if there is none. The data of a guarded function is its released value. */
 export function dataOf(data: EarlierData, source: string | GuardedFunction<never>): Json | undefined {
   if (typeof source === "string") return data[source]?.data;
-  const name = Object.keys(data).find((tool) => tool.startsWith("own.") && tool.endsWith(`.${source.definition.name}`));
+  const name = Object.keys(data).find((tool) => tool.startsWith("client.") && tool.endsWith(`.${source.definition.name}`));
   const found = name === undefined ? undefined : data[name]?.data;
   return isValue(found) ? (found["value"] ?? null) : found;
 }

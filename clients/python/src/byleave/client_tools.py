@@ -98,7 +98,7 @@ def data_of(source: str | Spec) -> Json:
         if isinstance(source, str):
             is_source = name == source
         else:
-            is_source = name.startswith("own.") and name.rpartition(".")[2] == source.name
+            is_source = name.startswith("client.") and name.rpartition(".")[2] == source.name
         if is_source and isinstance(given, dict):
             data = given.get("data")
             if not isinstance(source, str) and isinstance(data, dict) and data.keys() == {"value"}:
