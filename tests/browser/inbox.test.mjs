@@ -60,6 +60,8 @@ test("a question arrives while the list is looked at, and is announced", async (
   for (const part of [".question", ".bar button.yes"]) assert.ok(await inView(page.locator(part)), part);
   assert.equal(await page.locator("nav .badge").textContent(), "1");
   assert.ok(!(await page.getByText("Arguments, in full").isVisible()), "the details are folded");
+  // The script of the page listens to keys once it is ready.
+  await page.locator("article[data-ready]").waitFor();
   await page.keyboard.press("d");
   await page.getByText("Arguments, in full").waitFor();
   assert.equal(await page.locator("table.diff td.out").textContent(), "blue");
