@@ -1,5 +1,6 @@
 //! The change list of a copy. It is kept in the store, so that only the changes that were shown can be committed.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
@@ -20,7 +21,7 @@ use crate::diff_scan::{self, ChangedPath, ScanOptions, ScanResult};
 use crate::dir_handle::{self, DirHandle, stat_at};
 use crate::error::{Error, IoContext as _};
 use crate::file_digest::FileReader;
-use crate::git_status;
+use crate::git_status::{self, TrackedDirectories};
 use crate::json_files::{read_json, write_json};
 use crate::layers::{self, CopyMethod};
 use crate::paths;
@@ -110,6 +111,7 @@ impl WorkspaceCopy {
     fn list_changes(&self) -> Result<ChangeList, Error> {
         let mut reader = FileReader::new();
         let mut found = ScanResult::default();
+        let tracked = RefCell::new(TrackedDirectories::default());
         for (number, root) in self.meta.roots.iter().enumerate() {
             let path = Path::new(&root.path);
             let mounted: HashSet<String> = self
@@ -127,6 +129,7 @@ impl WorkspaceCopy {
                 mounted: &mounted,
                 is_scratch: &|inside| {
                     self.store.settings.scratch.iter().any(|name| name.matches(path, inside))
+                        && !tracked.borrow_mut().holds_tracked(&path.join(inside))
                 },
             };
             diff_scan::list(&look, &mut reader, &mut found)?;

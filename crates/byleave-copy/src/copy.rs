@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
+use crate::git_status::TrackedDirectories;
 use crate::json_files::{read_json, write_json};
 use crate::layers::{self, CopiedDir, CopyMethod, CopyRoot, DirOwner, MountSource};
 use crate::scratch::{LayerStack, ScratchScope};
@@ -141,7 +142,8 @@ impl WorkspaceCopy {
     }
 
     /// Gives these scratch directories layers of their own, over the layers that the session left. The returned stacks hold the layers:
-    /// keep them until the command has ended. Paths outside the copied directories, or without a parent directory, are skipped.
+    /// keep them until the command has ended. Paths outside the copied directories, without a parent directory, or with tracked files are
+    /// skipped.
     pub fn with_scratch(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<LayerStack>, Error> {
         self.add_scratch(session, paths, ScratchScope::Session)
     }
@@ -163,8 +165,12 @@ impl WorkspaceCopy {
     ) -> Result<Vec<LayerStack>, Error> {
         let scratch = self.store.scratch(session);
         let mut stacks = Vec::new();
+        let mut tracked = TrackedDirectories::default();
         for path in paths {
             let Some((number, root)) = self.root_for(path) else { continue };
+            if tracked.holds_tracked(path) {
+                continue;
+            }
             let Some(above) = path.parent().filter(|above| above.is_dir()) else { continue };
             let owner = DirOwner::from_path(above)?;
             let stack = scratch.open_stack_for(path, kept)?;

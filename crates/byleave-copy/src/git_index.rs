@@ -18,6 +18,8 @@ pub(crate) struct GitIndexNames {
     text: Vec<u8>,
     /// The end of each name.
     ends: Vec<u32>,
+    /// The positions of the names whose changes Git does not show, in order.
+    hidden: Vec<u32>,
 }
 
 impl GitIndexNames {
@@ -28,10 +30,12 @@ impl GitIndexNames {
         index.read_exact(&mut header).ok()?;
         let [b'D', b'I', b'R', b'C', 0, 0, 0, version @ 2..=4, count @ ..] = header else { return None };
         // Allocated once, so that it is never moved. Pages that are not written use no memory.
-        let mut names = Self { text: Vec::with_capacity(bytes_max), ends: Vec::new() };
+        let mut names = Self { text: Vec::with_capacity(bytes_max), ends: Vec::new(), hidden: Vec::new() };
         let mut name = Vec::new();
         for _ in 0..u32::from_be_bytes(count) {
-            read_name(&mut index, version, &mut name)?;
+            if read_name(&mut index, version, &mut name)? {
+                names.hidden.push(u32::try_from(names.ends.len()).ok()?);
+            }
             if name.len() > bytes_max.saturating_sub(names.text.len()) {
                 return None;
             }
@@ -48,6 +52,11 @@ impl GitIndexNames {
         let beneath = format!("{path}/");
         at_or_after(path.as_bytes()).is_some_and(|name| name == path.as_bytes())
             || at_or_after(beneath.as_bytes()).is_some_and(|name| name.starts_with(beneath.as_bytes()))
+    }
+
+    /// Returns the names whose changes Git does not show: those that are assumed to be unchanged, or not to be in the working tree.
+    pub(crate) fn hidden_names(&self) -> impl Iterator<Item = &[u8]> {
+        self.hidden.iter().filter_map(|place| self.name(*place as usize))
     }
 
     /// Returns the total length of the names.
@@ -76,14 +85,26 @@ impl GitIndexNames {
     }
 }
 
-/// Reads one entry and sets `name` to its name. In version 4 the name shares a prefix with the previous one.
-fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Option<()> {
+/// The flag of an entry that is assumed to be unchanged, in the first byte of its flags.
+const ASSUME_VALID: u8 = 0x80;
+/// The flag of an entry that has a second word of flags.
+const EXTENDED: u8 = 0x40;
+/// The flag of an entry that need not be in the working tree, in the first byte of its second word of flags.
+const SKIP_WORKTREE: u8 = 0x40;
+
+/// Reads one entry and sets `name` to its name. In version 4 the name shares a prefix with the previous one. Returns whether Git does not
+/// show its changes.
+fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Option<bool> {
     let mut fixed = [0; FIXED_ENTRY_LEN];
     index.read_exact(&mut fixed).ok()?;
     let [.., flags, _] = fixed;
     let mut length = FIXED_ENTRY_LEN;
-    if version >= 3 && flags & 0x40 != 0 {
-        index.read_exact(&mut [0; 2]).ok()?;
+    let mut is_hidden = flags & ASSUME_VALID != 0;
+    if version >= 3 && flags & EXTENDED != 0 {
+        let mut more = [0; 2];
+        index.read_exact(&mut more).ok()?;
+        let [first, _] = more;
+        is_hidden |= first & SKIP_WORKTREE != 0;
         length += 2;
     }
     let kept = if version == 4 { name.len().checked_sub(read_number(index)?)? } else { 0 };
@@ -96,7 +117,7 @@ fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Optio
         let padding = length.next_multiple_of(8) - length;
         index.read_exact([0; 8].get_mut(..padding)?).ok()?;
     }
-    Some(())
+    Some(is_hidden)
 }
 
 /// Reads a number of variable length, encoded as the offsets in pack files.

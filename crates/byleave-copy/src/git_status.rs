@@ -7,25 +7,33 @@
 //! An agent can replace each of these files, and they are read outside the sandbox. So `byleave-files` reads each of them, and all
 //! of them together are limited. If a limit prevents a read, the answer is the safe one: no repository has the path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use byleave_core::file_change::GitStatus;
+use byleave_core::file_change::{FileChanges, GitStatus};
 use byleave_files::{LinkPolicy, ReadError, open, read_text};
 use ignore::Match;
 use ignore::gitignore::Gitignore;
 
+use crate::copy::WorkspaceCopy;
 use crate::diff_scan::{self, ChangedPath};
 use crate::git_index::GitIndexNames;
+use crate::layers;
+use crate::paths;
 use crate::patterns;
 
 /// The limit for the bytes of indexes that one listing reads.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// The limit for the bytes of index names that one listing keeps.
 const NAME_BYTES_MAX: usize = 32 << 20;
+
+/// The place of the index in a working tree.
+const INDEX: &str = "/.git/index";
+/// The most hidden files of one index that are named.
+const HIDDEN_MAX: usize = 20;
 
 /// Fills in the Git status of every item.
 pub(crate) fn fill_git_status(items: &mut [ChangedPath]) {
@@ -34,6 +42,52 @@ pub(crate) fn fill_git_status(items: &mut [ChangedPath]) {
         let node = item.change.before.as_ref().or(item.change.after.as_ref());
         let is_directory = diff_scan::is_directory(node);
         item.change.git_status = known.git_status(&item.change.path, is_directory);
+    }
+}
+
+/// The directories that hold tracked files. Git shows changes there to everybody, so they are no scratch, whatever their names are.
+#[derive(Default)]
+pub(crate) struct TrackedDirectories {
+    known: GitStatusCache,
+}
+
+impl TrackedDirectories {
+    /// Checks whether the index of its repository has something beneath a directory.
+    pub(crate) fn holds_tracked(&mut self, directory: &Path) -> bool {
+        let Some(repository) = directory.parent().and_then(|above| self.known.repository(above)) else {
+            return false;
+        };
+        let inside = directory.strip_prefix(&repository.top).ok().and_then(Path::to_str);
+        inside.is_some_and(|inside| repository.tracked.contains(inside))
+    }
+}
+
+impl WorkspaceCopy {
+    /// Returns the files whose changes Git would not show any more, because an index on the copy has a flag for them that it did not have.
+    /// For an index that can no longer be read, returns the index.
+    pub fn hidden_from_git(&self, changes: &FileChanges) -> Vec<String> {
+        let mut limits = GitReadLimits::default();
+        let mut found = Vec::new();
+        for change in changes.list.iter().filter(|change| change.after.is_some()) {
+            let Some(top) = change.path.strip_suffix(INDEX) else { continue };
+            let Some((number, root)) = self.root_for(Path::new(&change.path)) else { continue };
+            let changed = self.path.join(layers::changes_path(root.method, number));
+            let before = read_index(Path::new(&change.path), &mut limits);
+            let after = read_index(&changed.join(paths::inside(&root.path, &change.path)), &mut limits);
+            match (before, after) {
+                (Some(_), None) => found.push(change.path.clone()),
+                (_, None) => {}
+                (before, Some(after)) => {
+                    let before = before.unwrap_or_default();
+                    let was_hidden: HashSet<&[u8]> = before.hidden_names().collect();
+                    let names = after.hidden_names().filter(|name| !was_hidden.contains(name));
+                    found.extend(
+                        names.take(HIDDEN_MAX).map(|name| format!("{top}/{}", String::from_utf8_lossy(name))),
+                    );
+                }
+            }
+        }
+        found
     }
 }
 

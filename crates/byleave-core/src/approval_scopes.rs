@@ -7,6 +7,7 @@
 
 mod command;
 mod same;
+mod shown_changes;
 
 use serde::Serialize;
 
@@ -58,12 +59,15 @@ pub fn approval_scopes(sheet: &QuestionView) -> Result<Vec<ApprovalScope>, NotCo
         return Err(NotCoverableError::NotExpressible(why));
     }
     if asked.iter().any(|effect| sheet.plan.is_partial(effect)) {
-        return same::same_plan_scope(&sheet.plan, &asked).map(|offer| vec![offer]);
+        let mut offer = same::same_plan_scope(&sheet.plan, &asked)?;
+        shown_changes::add_shown_changes(&mut offer, sheet);
+        return Ok(vec![offer]);
     }
     let all = ScopeSubject { effects: &asked, workspace: &sheet.cwd };
     let mut offers: Vec<ApprovalScope> = Vec::new();
     for breadth in WIDTHS {
-        let Some(offer) = all.scope_with_width(breadth) else { continue };
+        let Some(mut offer) = all.scope_with_width(breadth) else { continue };
+        shown_changes::add_shown_changes(&mut offer, sheet);
         let known = offers.iter().any(|known| known.patterns == offer.patterns);
         if !known && first_uncovered(&offer.patterns, &asked, &sheet.plan).is_none() {
             offers.push(offer);
@@ -212,24 +216,30 @@ impl ScopeSubject<'_> {
         if breadth == ScopeWidth::Tool && !uses_tool {
             return None;
         }
-        let mut scope: Vec<Pattern> = Vec::new();
+        let (description, patterns) = self.describe_patterns(breadth);
+        // The use of a tool carries no arguments, so no scope of it is exact.
+        let breadth = if self.is_tool_use() { ScopeWidth::Tool } else { breadth };
+        Some(ApprovalScope { width: breadth, description, patterns })
+    }
+
+    /// Returns the patterns of this width for the effects, and the same in words.
+    fn describe_patterns(&self, breadth: ScopeWidth) -> (String, Vec<Pattern>) {
+        let mut patterns: Vec<Pattern> = Vec::new();
         let mut said: Vec<(&str, Vec<String>)> = Vec::new();
         for effect in self.effects {
             let (pattern, words) = self.pattern_for_effect(effect, breadth);
-            if scope.contains(&pattern) {
+            if patterns.contains(&pattern) {
                 continue;
             }
             match said.iter_mut().find(|(verb, _)| *verb == verb_for(&pattern)) {
                 Some((_, targets)) => targets.push(words),
                 None => said.push((verb_for(&pattern), vec![words])),
             }
-            scope.push(pattern);
+            patterns.push(pattern);
         }
         let said: Vec<String> =
             said.into_iter().map(|(verb, targets)| format!("{verb} {}", targets.join(", "))).collect();
-        // The use of a tool carries no arguments, so no scope of it is exact.
-        let breadth = if self.is_tool_use() { ScopeWidth::Tool } else { breadth };
-        Some(ApprovalScope { width: breadth, description: said.join("; "), patterns: scope })
+        (said.join("; "), patterns)
     }
 
     fn is_tool_use(&self) -> bool {

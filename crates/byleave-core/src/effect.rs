@@ -357,6 +357,11 @@ impl Plan {
         self.tentative_effects.contains(effect)
     }
 
+    /// Returns the effects that are certain: those that the arguments name, without the other names of the same files.
+    pub fn named_effects(&self) -> impl Iterator<Item = &Effect> {
+        self.effects.iter().filter(|effect| !self.is_tentative(effect))
+    }
+
     /// Adds predicted effects. An effect that is certain for one part of a call is certain for the call.
     pub fn add_predicted(&mut self, effects: Vec<Effect>, tentative: &[Effect]) {
         for effect in effects {

@@ -13,6 +13,32 @@ const SET_ID_BITS: u32 = 0o6000;
 /// The directories of system programs, which every command can read.
 const SYSTEM_DIRS: [&str; 6] = ["/usr", "/bin", "/lib", "/lib64", "/opt", "/nix"];
 
+/// The directories that tools fill, and fill again.
+const GENERATED_DIRS: [&str; 22] = [
+    "node_modules",
+    "target",
+    "dist",
+    "build",
+    "out",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+    ".cache",
+    "coverage",
+    ".next",
+    ".nuxt",
+    ".turbo",
+    ".gradle",
+    ".terraform",
+    "vendor",
+    "obj",
+    "bin",
+    ".pytest_cache",
+    ".mypy_cache",
+];
+
 /// All differences between a copy and its original.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -214,6 +240,14 @@ impl FileChange {
     /// Returns whether git ignores the path, so that most often it can be generated again.
     pub fn is_regenerated(&self) -> bool {
         self.git_status == GitStatus::Ignored
+    }
+
+    /// Returns whether it counts when a person must be able to oversee a run: not if a tool generates the path again. An ignored file that
+    /// existed may hold data that nothing generates.
+    pub fn is_counted(&self) -> bool {
+        let is_generated =
+            || self.path.split('/').any(|step| GENERATED_DIRS.contains(&step.to_ascii_lowercase().as_str()));
+        !self.is_regenerated() || self.before.is_some() && !is_generated()
     }
 
     /// Returns the change as an effect.

@@ -47,6 +47,12 @@ pub struct Rehearsal {
     /// The changed paths from which git would run commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_by_git: Vec<String>,
+    /// The other names of changed files: links that lead to them. Rules against a change of such a name apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked_names: Vec<String>,
+    /// The files whose changes Git does not show from now on, because the run set a flag in the index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden_from_git: Vec<String>,
     /// The `.git` directories that it made, and in which nothing is set that git would run. Of each, only `HEAD` counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_repositories: Vec<String>,
@@ -151,6 +157,8 @@ impl Rehearsal {
             leftover_processes: 0,
             reached_hosts: Vec::new(),
             run_by_git: Vec::new(),
+            linked_names: Vec::new(),
+            hidden_from_git: Vec::new(),
             new_repositories: Vec::new(),
             before_image_room: BeforeImageRoom::Available,
             missing_guarantees: Vec::new(),
@@ -190,6 +198,8 @@ impl Rehearsal {
         effects.extend(self.changes.list.iter().filter_map(FileChange::special_reason).map(unknown));
         let by_git = |path: &String| format!("git would run commands from `{}`", path.escape_debug());
         effects.extend(self.run_by_git.iter().map(by_git).map(unknown));
+        let hidden = |path: &String| format!("git would no longer show changes of `{}`", path.escape_debug());
+        effects.extend(self.hidden_from_git.iter().map(hidden).map(unknown));
         // A store that is merely full keeps more than its limit. A run that is larger than the whole store is for a person to see.
         if self.before_image_room == BeforeImageRoom::Exceeds {
             effects.extend(self.before_image_room.warning().map(str::to_owned).map(unknown));
@@ -197,7 +207,11 @@ impl Rehearsal {
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
         );
-        Plan { effects, ..Plan::default() }
+        let mut plan = Plan { effects, ..Plan::default() };
+        let linked: Vec<Effect> =
+            self.linked_names.iter().map(|path| Effect::Write { path: path.clone() }).collect();
+        plan.add_predicted(linked.clone(), &linked);
+        plan
     }
 
     /// Returns the effects of processes that it left running, which were ended.
@@ -208,7 +222,7 @@ impl Rehearsal {
 
     /// Checks whether it is undoable work: everything that it did can be taken back, and a person can still oversee it.
     pub fn is_undoable_work(&self, workspace: &str) -> bool {
-        let counted = |change: &&FileChange| !change.is_regenerated();
+        let counted = |change: &&FileChange| change.is_counted();
         let deleted = |change: &&FileChange| change.kind() == FileChangeKind::Deleted;
         let all = || self.changes.list.iter().filter(counted);
         self.leftover_processes == 0

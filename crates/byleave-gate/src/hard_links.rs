@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 const ENTRIES_MAX: usize = 20_000;
 
 /// Directories that tools fill with many links of their own.
-const SKIPPED: [&str; 7] = ["node_modules", "target", "objects", ".venv", "venv", ".cache", "site-packages"];
+pub(crate) const SKIPPED: [&str; 7] =
+    ["node_modules", "target", "objects", ".venv", "venv", ".cache", "site-packages"];
 
 /// The files with several names, by device and inode.
 #[derive(Debug, Default)]
@@ -71,7 +72,8 @@ fn id_of_linked(path: &Path) -> Option<(u64, u64)> {
     (found.is_file() && found.nlink() > 1).then(|| (found.dev(), found.ino()))
 }
 
-fn is_hidden(path: &Path) -> bool {
+/// Checks whether a name begins with a dot.
+pub(crate) fn is_hidden(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with('.'))
 }
 

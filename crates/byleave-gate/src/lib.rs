@@ -48,6 +48,7 @@ pub mod event;
 pub mod gate;
 mod hard_links;
 pub mod ledger;
+mod link_names;
 mod local_shell_env;
 pub mod patch;
 pub mod path_resolution;

@@ -8,6 +8,7 @@ use byleave_files::LinkPolicy;
 use byleave_shell::shell_env::ShellEnv;
 
 use crate::hard_links::{HardLinkIndex, has_other_names};
+use crate::link_names::LinkIndex;
 use crate::path_resolution::resolve;
 use crate::tool::ToolContext;
 
@@ -23,6 +24,7 @@ pub(crate) struct LocalShellEnv<'a> {
     home: Option<String>,
     search_path: Vec<PathBuf>,
     hard_links: OnceCell<HardLinkIndex>,
+    links: LinkIndex,
 }
 
 impl<'a> LocalShellEnv<'a> {
@@ -30,12 +32,14 @@ impl<'a> LocalShellEnv<'a> {
     pub(crate) fn for_context(site: &'a ToolContext) -> Option<Self> {
         let path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect());
         let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+        let links = LinkIndex::new(&site.cwd, home.as_deref().map(Path::new));
         Some(Self {
             context: site,
             cwd: site.cwd.to_str()?,
             home,
             search_path: path.unwrap_or_default(),
             hard_links: OnceCell::new(),
+            links,
         })
     }
 
@@ -93,12 +97,12 @@ impl ShellEnv for LocalShellEnv<'_> {
 
     fn other_names(&self, path: &str) -> Vec<String> {
         let path = Path::new(path);
-        if !has_other_names(path) {
-            return Vec::new();
+        let mut names = self.links.names_of(path);
+        if has_other_names(path) {
+            let scan = || HardLinkIndex::scan(&self.context.cwd, self.home.as_deref().map(Path::new));
+            names.extend(self.hard_links.get_or_init(scan).other_names(path));
         }
-        let scan = || HardLinkIndex::scan(&self.context.cwd, self.home.as_deref().map(Path::new));
-        let names = self.hard_links.get_or_init(scan).other_names(path).into_iter();
-        names.filter_map(|name| name.into_os_string().into_string().ok()).collect()
+        names.into_iter().filter_map(|name| name.into_os_string().into_string().ok()).collect()
     }
 }
 

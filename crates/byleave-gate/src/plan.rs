@@ -68,6 +68,15 @@ pub fn plan_by_class(manifest: &Manifest, arguments: &Value, site: &ToolContext)
     Ok(plan)
 }
 
+/// Returns the other names of these files, by which rules may know them: the links that lead to them.
+pub fn other_names<'a>(paths: impl IntoIterator<Item = &'a str>, site: &ToolContext) -> Vec<String> {
+    let Some(env) = LocalShellEnv::for_context(site) else { return Vec::new() };
+    let mut names: Vec<String> = paths.into_iter().flat_map(|path| env.other_names(path)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// Adds the other names of the files of a tool: its hard links, and the name that rules know if it belongs to a repository without `.git`.
 /// A tool that changes a file replaces it, so only rules against the change of another name apply.
 fn add_other_names(plan: &mut Plan, site: &ToolContext) {

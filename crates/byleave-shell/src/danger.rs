@@ -31,6 +31,9 @@ pub struct DangerRule {
     targets: Vec<String>,
     #[serde(default)]
     writes: Vec<String>,
+    /// The programs whose writes do not count.
+    #[serde(default)]
+    except: Vec<String>,
 }
 
 /// The severity of a danger.
@@ -102,12 +105,13 @@ pub(crate) fn find_dangers_in_text(reading: &ParsedCommands) -> Vec<&'static Dan
 impl DangerRule {
     fn matches(&self, facts: &CommandFacts, effects: &[Effect]) -> bool {
         if !self.writes.is_empty() {
-            return effects.iter().any(|effect| match effect {
-                Effect::Write { path } | Effect::Delete { path } => {
-                    self.writes.iter().any(|own| matches_stem(own, path))
-                }
-                _ => false,
-            });
+            return !self.except.contains(&facts.program)
+                && effects.iter().any(|effect| match effect {
+                    Effect::Write { path } | Effect::Delete { path } => {
+                        self.writes.iter().any(|own| matches_path(own, path))
+                    }
+                    _ => false,
+                });
         }
         let is_it = self.programs.iter().any(|own| matches_stem(own, &facts.program));
         let sub = self.sub.is_empty() || facts.subcommands.join(" ").starts_with(&self.sub.join(" ")) || {
@@ -168,6 +172,15 @@ fn matches_stem(own: &str, text: &str) -> bool {
     match own.strip_suffix('*') {
         Some(stem) => text.starts_with(stem),
         None => own == text,
+    }
+}
+
+/// Checks whether a path matches: whole, up to a star at the end, or anywhere behind a star at the beginning.
+fn matches_path(own: &str, path: &str) -> bool {
+    let Some(part) = own.strip_prefix('*') else { return matches_stem(own, path) };
+    match part.strip_suffix('*') {
+        Some(middle) => path.contains(middle),
+        None => path.ends_with(part),
     }
 }
 

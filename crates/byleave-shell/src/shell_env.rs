@@ -32,7 +32,8 @@ pub trait ShellEnv {
     /// Returns the text of a small file that the command would run (`source`, a script), or `None` if it is unknown.
     fn read_script(&self, path: &str) -> Option<String>;
 
-    /// Returns the other paths of the same file (hard links), as far as they are known. Most files have none.
+    /// Returns the other paths of the same file (hard links, and symbolic links that lead to it), as far as they are known. Most files have
+    /// none.
     fn other_names(&self, _path: &str) -> Vec<String> {
         Vec::new()
     }

@@ -73,7 +73,7 @@ fn revision(args: &ApplyPatch, files: &Files, run: &RunContext) -> Result<Planne
 /// Returns the evaluated path of each name. The plan lists the paths in the order of the names in the patch.
 fn judged(text: &str, plan: &Plan) -> Result<BTreeMap<String, String>, String> {
     let patch = byleave_gate::patch::parse(text).map_err(|why| why.to_string())?;
-    let mut effects = plan.effects.iter();
+    let mut effects = plan.named_effects();
     let mut places = BTreeMap::new();
     for change in patch.changes {
         let (name, path) = match (change, effects.next()) {

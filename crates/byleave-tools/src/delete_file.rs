@@ -37,7 +37,7 @@ pub fn delete_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
 }
 
 fn revision(_: &DeleteFile, files: &Files, run: &RunContext) -> Result<PlannedEdit, String> {
-    let mut removed = run.plan.effects.iter().filter_map(|effect| match effect {
+    let mut removed = run.plan.named_effects().filter_map(|effect| match effect {
         Effect::Delete { path } => Some(path),
         _ => None,
     });

@@ -213,16 +213,16 @@ fn run_one(
     let mut confinement = confinement.clone();
     (confinement.limits.wall_time, confinement.limits.output_bytes) = (limit, OUTPUT_BYTES_MAX);
     let ready =
-        workplace.create_copy(run, &mut confinement, NetworkAccess::Blocked).map_err(
-            |unready| match unready {
+        workplace.create_copy(run, &mut confinement, NetworkAccess::Blocked, None).map_err(|unready| {
+            match unready {
                 PrepareCopyError::RunningElsewhere => {
                     "another process is running this call; wait for it".to_owned()
                 }
                 PrepareCopyError::Failed(why) => {
                     format!("cannot create a copy to work on: {why}; use bash instead")
                 }
-            },
-        )?;
+            }
+        })?;
     let outcome = rehearsal_result::filesystem_now(&confinement).and_then(|began| {
         let outcome = run_command::run_quietly(workplace, &confinement, script, run)?;
         // The file was not hidden, so the output may contain it.

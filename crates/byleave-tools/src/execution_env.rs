@@ -222,16 +222,18 @@ impl ExecutionEnv {
         missing.map(|guarantee| format!("without the guarantee `{}`", guarantee.name())).collect()
     }
 
-    /// Creates a copy of everything that the confinement allows a command to write, and puts it into the confinement.
+    /// Creates a copy of everything that the confinement allows a command to write, and puts it into the confinement. `plain_because` is the
+    /// reason for which it must be a plain copy, if there is one.
     pub(crate) fn create_copy(
         &self,
         run: &RunContext,
         confinement: &mut Confinement,
         way: NetworkAccess,
+        plain_because: Option<&str>,
     ) -> Result<PreparedCopy, PrepareCopyError> {
         let roots = confinement.files.writable.clone();
         // Opening the store closes it for other users, until a copy of a root of theirs is in it. The probe may run as one of them.
-        let mut weaker_reason = self.overlay().err();
+        let mut weaker_reason = plain_because.map(str::to_owned).or_else(|| self.overlay().err());
         let store = self.open_store()?;
         let mut scratch_dirs = Vec::new();
         for root in &roots {

@@ -10,10 +10,10 @@ use byleave_gate::core::outcome::{ExecutionStatus, Output};
 use byleave_gate::core::rehearsal::{BeforeImageRoom, Rehearsal};
 use byleave_gate::tool::{RehearseError, RunContext};
 
+use crate::change_findings::ChangeFindings;
 use crate::copy_commit::{discard_copy, undo_data};
 use crate::execution_env::ExecutionEnv;
 use crate::rehearsal_result::rehearsal_of_edit;
-use crate::run_by_git::run_by_git;
 
 pub use crate::copy_commit::{drop_copy, has_copy};
 
@@ -59,9 +59,9 @@ pub fn put_on_copy(
     let copy = open_store(workplace)
         .and_then(|store| store.create_copy(run.call.uuid(), &[workspace], CopyMethod::Overlay))
         .map_err(failed)?;
-    match fill(&copy, edits) {
-        Ok((changed, run_by_git)) => {
-            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, run_by_git))
+    match fill(&copy, edits, run) {
+        Ok((changed, findings)) => {
+            Ok(rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, findings))
         }
         Err(fault) => {
             discard_copy(copy);
@@ -70,10 +70,10 @@ pub fn put_on_copy(
     }
 }
 
-/// The changes of an edit, whether their before-images fit, and the paths from which git would run commands.
-type FilledCopy = ((FileChanges, BeforeImageRoom), Vec<String>);
+/// The changes of an edit, whether their before-images fit, and what their paths do not say.
+type FilledCopy = ((FileChanges, BeforeImageRoom), ChangeFindings);
 
-fn fill(copy: &WorkspaceCopy, edits: &[ExternalEdit]) -> Result<FilledCopy, Error> {
+fn fill(copy: &WorkspaceCopy, edits: &[ExternalEdit], run: &RunContext) -> Result<FilledCopy, Error> {
     for edit in edits {
         match edit.accepted.first() {
             Some(content) => copy.write_file(Path::new(&edit.path), content, None)?,
@@ -81,7 +81,7 @@ fn fill(copy: &WorkspaceCopy, edits: &[ExternalEdit]) -> Result<FilledCopy, Erro
         }
     }
     let mut changes = copy.changes()?;
-    let by_git = run_by_git(copy, &changes)?;
+    let findings = ChangeFindings::find(copy, &changes, &run.context)?;
     let room = copy.before_image_room(&changes)?;
     copy.fill_diffs(&mut changes)?;
     let expected: Vec<ExpectedContent<'_>> = edits
@@ -93,7 +93,7 @@ fn fill(copy: &WorkspaceCopy, edits: &[ExternalEdit]) -> Result<FilledCopy, Erro
         })
         .collect();
     copy.expect_external_edit(&expected)?;
-    Ok(((changes, room), by_git))
+    Ok(((changes, room), findings))
 }
 
 /// Keeps the before-images, so that the agent may make the edit.

@@ -18,12 +18,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::blocking::{rehearse_blocking, run_blocking};
+use crate::change_findings::ChangeFindings;
 use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::ExecutionEnv;
 use crate::file_edit::{PlannedEdit, PlannedFile, Precondition};
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result::rehearsal_of_edit;
-use crate::run_by_git::run_by_git;
 use crate::workspace_files::Files;
 
 /// A function that computes the planned edit. It must not change anything.
@@ -72,8 +72,8 @@ impl<T: DeserializeOwned + 'static> Rehearsable for FileChangeTool<T> {
     ) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
         let (workplace, reviser) = (Arc::clone(&self.workplace), self.reviser);
         Box::pin(rehearse_blocking(move || {
-            edit_on_copy(&workplace, reviser, arguments, &run).map(|(output, changed, by_git)| {
-                rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, by_git)
+            edit_on_copy(&workplace, reviser, arguments, &run).map(|(output, changed, findings)| {
+                rehearsal_of_edit(ExecutionStatus::Succeeded, output, changed, findings)
             })
         }))
     }
@@ -125,7 +125,7 @@ fn rehearsed<T: DeserializeOwned>(
     run: &RunContext,
     manifest: &Manifest,
 ) -> Result<Rehearsal, RehearseError> {
-    let (status, (output, changed, by_git)) = match edit_on_copy(workplace, reviser, arguments, run) {
+    let (status, (output, changed, findings)) = match edit_on_copy(workplace, reviser, arguments, run) {
         Ok(done) => (ExecutionStatus::Succeeded, done),
         Err(RehearseError::RunningElsewhere) => return Err(RehearseError::RunningElsewhere),
         // The error reveals file content, which the agent must not see before a person has answered.
@@ -134,14 +134,14 @@ fn rehearsed<T: DeserializeOwned>(
         }
         // The failure is the result of the rehearsal, so no question is needed.
         Err(RehearseError::Unavailable(why)) => {
-            (ExecutionStatus::Failed, (Output::failure(why), UNCHANGED, Vec::new()))
+            (ExecutionStatus::Failed, (Output::failure(why), UNCHANGED, ChangeFindings::default()))
         }
     };
-    Ok(rehearsal_of_edit(status, output, changed, by_git))
+    Ok(rehearsal_of_edit(status, output, changed, findings))
 }
 
-/// The output of an edit on a copy, its changes and whether their before-images fit, and the paths from which git would run commands.
-type EditOnCopy = (Output, (FileChanges, BeforeImageRoom), Vec<String>);
+/// The output of an edit on a copy, its changes and whether their before-images fit, and what their paths do not say.
+type EditOnCopy = (Output, (FileChanges, BeforeImageRoom), ChangeFindings);
 
 /// An edit that changes nothing.
 const UNCHANGED: (FileChanges, BeforeImageRoom) =
@@ -156,13 +156,13 @@ fn edit_on_copy<T: DeserializeOwned>(
 ) -> Result<EditOnCopy, RehearseError> {
     let revision = revised(workplace, reviser, arguments, run).map_err(RehearseError::Unavailable)?;
     if revision.files.is_empty() {
-        return Ok((revision.output, UNCHANGED, Vec::new()));
+        return Ok((revision.output, UNCHANGED, ChangeFindings::default()));
     }
     let (copy, changes) = on_a_copy(workplace, &revision, run)?;
-    let looked =
-        run_by_git(&copy, &changes).and_then(|by_git| Ok((by_git, copy.before_image_room(&changes)?)));
+    let looked = ChangeFindings::find(&copy, &changes, &run.context)
+        .and_then(|findings| Ok((findings, copy.before_image_room(&changes)?)));
     match looked {
-        Ok((by_git, room)) => Ok((revision.output, (shown(&copy, changes), room), by_git)),
+        Ok((findings, room)) => Ok((revision.output, (shown(&copy, changes), room), findings)),
         Err(fault) => {
             discard_copy(copy);
             Err(RehearseError::Unavailable(format!("nothing was changed: {fault}")))

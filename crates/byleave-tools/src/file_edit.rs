@@ -54,7 +54,7 @@ impl Precondition {
 
 /// Returns the only file that a plan allows to write.
 pub(crate) fn granted_write_path(plan: &Plan) -> Result<&str, String> {
-    let mut written = plan.effects.iter().filter_map(|effect| match effect {
+    let mut written = plan.named_effects().filter_map(|effect| match effect {
         Effect::Write { path } => Some(path.as_str()),
         _ => None,
     });

@@ -29,7 +29,7 @@
 //! - `rehearsal_result`, `copy_commit`: The result of a run on a copy; commits or discards it.
 //! - `output_stream`, `head_tail_buffer`: Output while a command runs; keeps its beginning and end.
 //! - `patch`, `near_match`: Parses and applies patches strictly; explains why a string was not found.
-//! - `run_by_git`: Changes that Git would run later.
+//! - `change_findings`, `run_by_git`: What the paths of changes do not say; changes that Git would run later.
 //! - `read_permission`, `search_root`: Whether a path may be read without a question; the directory that a search starts in.
 //! - `blocking`, `file_type`, `gate_lines`, `top_n`: Helpers.
 
@@ -40,6 +40,7 @@ pub mod background_jobs;
 pub mod bash;
 mod blocking;
 pub mod builtin_catalog;
+mod change_findings;
 pub mod command_host;
 mod copy_commit;
 pub mod delete_file;

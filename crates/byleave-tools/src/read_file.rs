@@ -59,7 +59,8 @@ pub fn read_file(workplace: &ExecutionEnv) -> impl Tool + use<> {
 }
 
 fn read(args: &ReadFile, files: &Files, run: &RunContext) -> Result<Output, String> {
-    let [Effect::Read { path }] = run.plan.effects.as_slice() else {
+    let mut effects = run.plan.named_effects();
+    let (Some(Effect::Read { path }), None) = (effects.next(), effects.next()) else {
         return Err("the plan does not name exactly one file to read; call again with one `path`".into());
     };
     let (text, _) = files.read_text(path)?;

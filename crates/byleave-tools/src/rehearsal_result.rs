@@ -15,6 +15,8 @@ use byleave_sandbox::launch::{CommandOutcome, CommandStatus};
 use byleave_sandbox::net::decision_log::HostAccessRecord;
 use byleave_sandbox::protected_paths::find_protected_paths;
 
+use crate::change_findings::ChangeFindings;
+
 /// Returns the changes on a copy, the number of scratch files, which are not among them, and whether the before-images fit.
 pub(crate) fn list_changes(copy: &WorkspaceCopy) -> Result<(FileChanges, u64, BeforeImageRoom), Error> {
     let changes = copy.changes()?;
@@ -55,9 +57,11 @@ pub(crate) fn rehearsal_of_edit(
     status: ExecutionStatus,
     output: Output,
     (changes, before_image_room): (FileChanges, BeforeImageRoom),
-    run_by_git: Vec<String>,
+    findings: ChangeFindings,
 ) -> Rehearsal {
-    Rehearsal { run_by_git, before_image_room, ..Rehearsal::new(changes, status, output) }
+    let mut seen = Rehearsal { before_image_room, ..Rehearsal::new(changes, status, output) };
+    findings.add_to(&mut seen);
+    seen
 }
 
 /// Returns the hosts that the command tried to reach, without duplicates.

@@ -18,8 +18,9 @@ pub(crate) fn plan_directory_read(path: Option<&str>, site: &ToolContext) -> Res
 
 /// Returns the evaluated path.
 pub(crate) fn granted_path(run: &RunContext) -> Result<&str, String> {
-    match run.plan.effects.as_slice() {
-        [Effect::Read { path }] => Ok(path),
+    let mut effects = run.plan.named_effects();
+    match (effects.next(), effects.next()) {
+        (Some(Effect::Read { path }), None) => Ok(path),
         _ => Err("the plan does not name exactly one directory to read; call again with one `path`".into()),
     }
 }

@@ -389,6 +389,29 @@ fn undo(view: &QuestionView, class: QuestionClass) -> &'static str {
     }
 }
 
+/// Returns what was found on the copy and no rule can allow, if the reason is about that.
+fn observed_unknown(view: &QuestionView, reason: &DecisionReason) -> Option<String> {
+    let Some(RehearsalView::Ran { rehearsal, decision: Some(decision) }) = &view.rehearsal else {
+        return None;
+    };
+    if !decision.reasons.iter().any(|own| std::ptr::eq(own, reason)) {
+        return None;
+    }
+    let plan = rehearsal.observed_plan();
+    let found = reason.effects.iter().filter_map(|at| plan.effects.get(usize::try_from(*at).ok()?));
+    let mut found = found.filter_map(|effect| match effect {
+        Effect::Unknown { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    let first = found.next()?;
+    let prefix = format!("`{}/", view.cwd.escape_debug());
+    let first = first.replace(&prefix, "`");
+    Some(match found.count() {
+        0 => first,
+        more => format!("{first}, and {more} more"),
+    })
+}
+
 /// Returns the one reason that says the most.
 fn why(page: &mut RenderingBuilder, view: &QuestionView) -> String {
     if view.question.kind == QuestionKind::Release {
@@ -416,10 +439,13 @@ fn why(page: &mut RenderingBuilder, view: &QuestionView) -> String {
         Some(AskCause::ToolNeedsApproval) => "Asks: the tool requires a yes".to_owned(),
         Some(AskCause::OutsideWorkspace) => "Asks: it goes outside the workspace".to_owned(),
         Some(AskCause::Irreversible) => "Asks: it cannot be undone".to_owned(),
-        Some(AskCause::NotUnderstood) => {
-            let message = page.escape(message, EscapeLevel::Text);
-            format!("Asks: not understood: {message}")
-        }
+        Some(AskCause::NotUnderstood) => match observed_unknown(view, reason) {
+            Some(found) => format!("Asks: {}", page.escape(&found, EscapeLevel::Text)),
+            None => {
+                let message = page.escape(message, EscapeLevel::Text);
+                format!("Asks: not understood: {message}")
+            }
+        },
         _ if message.is_empty() => {
             let rule = reason.rule.as_deref().map(|rule| page.quote(rule));
             rule.map_or_else(|| "Asks: a rule says so".to_owned(), |rule| format!("Asks: rule {rule}"))

@@ -105,6 +105,8 @@ fn rehearsal() -> Rehearsal {
         leftover_processes: 1,
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),
+        linked_names: vec!["/w/.github/ci.yml".into()],
+        hidden_from_git: vec!["/w/lib.rs".into()],
         new_repositories: Vec::new(),
         before_image_room: BeforeImageRoom::Displaces,
         missing_guarantees: vec!["network".into()],

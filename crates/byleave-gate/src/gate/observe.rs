@@ -7,15 +7,17 @@ use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
 use byleave_core::effect::{Effect, Plan, is_at_or_beneath};
 use byleave_core::file_change::FileChange;
 use byleave_core::grant::{Grant, GrantedBy};
+use byleave_core::id::StandingApprovalId;
 use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::policy::EffectStage;
-use byleave_core::refusal::StageResult;
+use byleave_core::refusal::{Code, Refusal, StageResult};
 use byleave_core::rehearsal::{Rehearsal, RehearsalSummary};
+use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
 use serde_json::Value;
 
 use crate::catalog::CatalogEntry;
 use crate::gate::inner::GateInner;
-use crate::gate::policy_check::evaluate_policy;
+use crate::gate::policy_check::{evaluate_policy, standing_approvals_in_force};
 use crate::gate::run_context::RunParts;
 use crate::gate::supervise::{ToolExit, run_tool};
 use crate::gate::task_outcome::content_refusal;
@@ -107,7 +109,8 @@ fn stopped_output(reason: String, result: Option<Result<Rehearsal, RehearseError
     Output { is_error: true, error: Some(reason), ..output }
 }
 
-/// Judges what a granted run changed. An approval of the call covers changes that it did not rule out.
+/// Judges what a granted run changed. A person who approved this call covers changes that were not ruled out. A standing approval covers
+/// what it names and what the plan names: it was given for another run.
 async fn judge_granted(
     parts: &GateInner,
     desk: &mut WorkingRecord,
@@ -121,11 +124,19 @@ async fn judge_granted(
         observed.effects.extend(rehearsal.leftover_effect());
     }
     let Some(mut decision) = judge(parts, desk, entry, rehearsal, &observed).await? else { return Ok(None) };
+    let standing = match grant.granted_by() {
+        GrantedBy::StandingApproval(id) => Some(find_standing_approval(parts, desk, entry, id).await?),
+        _ => None,
+    };
     if by_person && decision.verdict == Verdict::Ask {
         let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
         let policy = parts.policy.load();
         let cwd = desk.record.header().map(|header| header.cwd.as_str());
-        cover_by_approval(&mut decision, &observed, &plan, (policy.workspace(), cwd));
+        let boundary = (policy.workspace(), cwd);
+        cover_by_approval(&mut decision, &observed, &plan, |effect, path| match &standing {
+            Some(approval) => approval.covers(effect),
+            None => is_within(path, boundary),
+        });
     }
     Ok(Some(decision))
 }
@@ -193,20 +204,43 @@ fn keep_asks_about_surprises(
     }
 }
 
-/// Lets an approval of the call cover changes for which there is no rule: in the workspace, in the directory that the question names, and
-/// where its plan writes.
+/// Finds the standing approval that granted the run. One that was revoked meanwhile covers nothing but the plan.
+async fn find_standing_approval(
+    parts: &GateInner,
+    desk: &WorkingRecord,
+    entry: &CatalogEntry,
+    id: StandingApprovalId,
+) -> StageResult<StandingApprovalMatcher> {
+    let given = standing_approvals_in_force(parts, desk, entry).await?;
+    let found = given.iter().find(|approval| approval.id == id).map(|approval| (**approval).clone());
+    let none = StandingApproval {
+        id,
+        tool: entry.manifest().name.clone(),
+        scope: Vec::new(),
+        session: None,
+        expires_at: None,
+        max_uses: None,
+    };
+    StandingApprovalMatcher::new(found.unwrap_or(none))
+        .map_err(|bad| Refusal::new(Code::PolicyFailed, bad.to_string()))
+}
+
+/// Checks whether a path is in the workspace or in the directory that the question names. Without a workspace there is no boundary.
+fn is_within(path: &str, (workspace, cwd): (Option<&str>, Option<&str>)) -> bool {
+    workspace.is_none_or(|workspace| is_at_or_beneath(path, workspace))
+        || cwd.is_some_and(|cwd| is_at_or_beneath(path, cwd))
+}
+
+/// Lets an approval cover changes for which there is no rule: those that the plan names, and those that pass the test.
 fn cover_by_approval(
     decision: &mut PolicyDecision,
     observed: &Plan,
     plan: &Plan,
-    (workspace, cwd): (Option<&str>, Option<&str>),
+    is_approved: impl Fn(&Effect, &str) -> bool,
 ) {
     let is_covered = |place: &u32| {
-        let Some(path) = observed.effects.get(*place as usize).and_then(Effect::path) else { return false };
-        // Without a workspace there is no boundary.
-        workspace.is_none_or(|workspace| is_at_or_beneath(path, workspace))
-            || cwd.is_some_and(|cwd| is_at_or_beneath(path, cwd))
-            || is_predicted(plan, path)
+        let Some(effect) = observed.effects.get(*place as usize) else { return false };
+        effect.path().is_some_and(|path| is_approved(effect, path) || is_predicted(plan, path))
     };
     for reason in &mut decision.reasons {
         let is_missing_rule =

@@ -7,7 +7,7 @@ use byleave_core::digest::Digest;
 use byleave_core::effect::Plan;
 use byleave_core::policy::{EffectStage, PolicyRequest};
 use byleave_core::refusal::{Code, Refusal, StageResult};
-use byleave_core::standing_approval::StandingApprovalMatcher;
+use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
 use serde_json::Value;
 
 use crate::catalog::CatalogEntry;
@@ -56,6 +56,21 @@ pub(crate) async fn has_read_foreign(parts: &GateInner, desk: &WorkingRecord) ->
     Ok(false)
 }
 
+/// Returns the standing approvals that may apply to a call of this tool now.
+pub(crate) async fn standing_approvals_in_force(
+    parts: &GateInner,
+    desk: &WorkingRecord,
+    entry: &CatalogEntry,
+) -> StageResult<Vec<Arc<StandingApproval>>> {
+    let heading =
+        desk.record.header().ok_or_else(|| Refusal::new(Code::RecordBroken, "the record has no header"))?;
+    let given = match fresh_session_context(parts, desk) {
+        Some(seen) => Ok(seen.standing_approvals.clone()),
+        None => parts.ledger.standing_approvals(&heading.tenant, &entry.manifest().name, parts.now()).await,
+    };
+    given.map_err(|fault| Refusal::new(Code::PolicyFailed, fault.to_string()))
+}
+
 /// Evaluates a plan with the policy and the standing approvals in force.
 pub(crate) async fn evaluate_policy(
     parts: &GateInner,
@@ -69,11 +84,7 @@ pub(crate) async fn evaluate_policy(
         desk.record.header().ok_or_else(|| Refusal::new(Code::RecordBroken, "the record has no header"))?;
     let now = parts.now();
     let policy = parts.policy.load_full();
-    let given = match fresh_session_context(parts, desk) {
-        Some(seen) => Ok(seen.standing_approvals.clone()),
-        None => parts.ledger.standing_approvals(&heading.tenant, &entry.manifest().name, now).await,
-    };
-    let mut given = given.map_err(|fault| Refusal::new(Code::PolicyFailed, fault.to_string()))?;
+    let mut given = standing_approvals_in_force(parts, desk, entry).await?;
     if matches!(stage, EffectStage::Observed { .. }) {
         // A use is counted when the call begins. An approval with limited uses that the call did not begin with must not be used now.
         let begun_with =

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use byleave_shell::shell_env::ShellEnv;
 
 use crate::hard_links::{HardLinkIndex, has_other_names};
+use crate::link_names::LinkIndex;
 use crate::local_shell_env::{list_names, read_script};
 
 /// How many links are followed before they are considered a cycle, as in the kernel.
@@ -117,12 +118,13 @@ impl ShellEnv for CaseEnvironment {
 
     fn other_names(&self, path: &str) -> Vec<String> {
         let host = self.to_host_path(path);
-        if !has_other_names(&host) {
-            return Vec::new();
+        let (cwd, home) = (self.to_host_path(&self.cwd), self.home.as_deref());
+        let home = home.map(|home| self.to_host_path(home));
+        let mut names = LinkIndex::new(&cwd, home.as_deref()).names_of(&host);
+        if has_other_names(&host) {
+            names.extend(HardLinkIndex::scan(&cwd, home.as_deref()).other_names(&host));
         }
-        let home = self.home.as_deref().map(|home| self.to_host_path(home));
-        let index = HardLinkIndex::scan(&self.to_host_path(&self.cwd), home.as_deref());
         let inside = |name: PathBuf| Some(format!("/{}", name.strip_prefix(&self.root).ok()?.to_str()?));
-        index.other_names(&host).into_iter().filter_map(inside).collect()
+        names.into_iter().filter_map(inside).collect()
     }
 }

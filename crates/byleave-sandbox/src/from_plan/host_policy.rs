@@ -121,8 +121,16 @@ fn denial(ruling: &PolicyDecision) -> String {
 
 impl HostPolicy for CallHostPolicy {
     fn decide_send(&self, host: &str, port: u16) -> Result<(), String> {
-        // A port of this machine is opened whole: see `decide`.
+        // A port of this machine is opened whole (see `decide`), unless a rule is about sending there.
         if is_localhost(host) {
+            let ruling = self.evaluate(Effect::Send { host: host.to_owned(), port });
+            let is_granted = self.granted_sends.contains(&(LOCALHOST.to_owned(), port));
+            let asks = ruling.verdict == Verdict::Ask
+                && ruling.reasons.iter().any(|reason| reason.rule.is_some())
+                && !is_granted;
+            if ruling.verdict == Verdict::Deny || asks {
+                return Err(denial(&ruling));
+            }
             return match self.decide(host, port) {
                 HostDecision::Granted => Ok(()),
                 HostDecision::Refused(why) => Err(why),

@@ -42,8 +42,8 @@ pub(crate) async fn run(
     mut upstream: UpstreamConnection,
 ) -> io::Result<()> {
     let bounds = door.bounds();
-    // A port of this machine is opened whole. Its service has no certificate, and answers to any name.
-    if is_localhost(&upstream.host) {
+    // A port of this machine is opened whole, unless a rule is about sending there. Its service has no certificate, and answers to any name.
+    if is_localhost(&upstream.host) && door.read_only_reason(&upstream.host, upstream.port).is_none() {
         return relay(&mut client, &mut upstream.stream, &upstream.entry, bounds.idle_timeout).await;
     }
     let web = matches!(upstream.port, 80 | 443);

@@ -13,6 +13,9 @@ use crate::word::{UnknownWord, Word};
 /// The limit for words that are treated as possible commands if a wrapper is not understood.
 const POSSIBLE_MAX: usize = 64;
 
+/// The words after which a program that is not known most likely takes a command.
+const INTRODUCTIONS: [&str; 4] = ["--", "exec", "run", "x"];
+
 /// The analysis of one command in progress.
 pub(super) struct CommandAnalyzer<'a> {
     pub(super) command: &'a SimpleCommand,
@@ -193,7 +196,7 @@ impl<'a> CommandAnalyzer<'a> {
             }
             match role {
                 Some(WordRole::Argv) => {
-                    self.add_nested_command(words.get(operand.at..).unwrap_or_default().to_vec());
+                    self.add_nested_words(words.get(operand.at..).unwrap_or_default());
                     files = files.saturating_add(1);
                     break;
                 }
@@ -398,10 +401,29 @@ impl<'a> CommandAnalyzer<'a> {
         }));
     }
 
-    /// Adds each word that could begin a command, as a command.
+    /// Adds the command that follows the operands of a wrapper. After the file of `flock`, `-c` introduces a text for a shell.
+    fn add_nested_words(&mut self, words: &[Word]) {
+        match words {
+            [option, text, ..]
+                if self.facts.program == "flock" && matches!(option.as_text(), Some("-c" | "--command")) =>
+            {
+                self.add_shell_text(&[text]);
+            }
+            words => self.add_nested_command(words.to_vec()),
+        }
+    }
+
+    /// Adds each word that could begin a command, as a command. Behind `--` or `exec` one most likely does, so its dangers count as well.
     pub(super) fn add_possible_commands(&mut self, words: &[Word]) {
         for effect in possible_runs(words) {
             self.add(effect);
+        }
+        let introduces = |word: &Word| word.as_text().is_some_and(|text| INTRODUCTIONS.contains(&text));
+        if let Some((_, inner)) =
+            words.iter().position(introduces).and_then(|at| words.split_at_checked(at + 1))
+        {
+            let inner = inner.iter().skip_while(|word| introduces(word));
+            self.add_tentative_command(inner.cloned().collect());
         }
         self.guess_roles(words);
     }

@@ -27,11 +27,24 @@ impl CommandAnalyzer<'_> {
         let colon = text.split_once(':').map(|(_, value)| value);
         for value in [Some(text), equals, colon].into_iter().flatten() {
             let is_path = value.contains('/') || value.starts_with('~') || self.is_dotted(value);
+            if self.is_beneath_nothing(value) {
+                continue;
+            }
             if (is_path || self.exists(value)) && !value.contains(char::is_whitespace) {
                 self.add_single_path(WordRole::Read, value);
                 self.tentatively(|own| own.add_single_path(WordRole::Write, value));
             }
         }
+    }
+
+    /// Checks whether a text begins like an absolute path, but the root has no such directory: `/api/users` is the path of a URL.
+    fn is_beneath_nothing(&self, text: &str) -> bool {
+        let Some((first, _)) = text.strip_prefix('/').and_then(|rest| rest.split_once('/')) else {
+            return false;
+        };
+        let is_name = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let names = || self.env.list_directory("/").filter(|names| !names.is_empty());
+        is_name && names().is_some_and(|names| !names.iter().any(|name| name == first))
     }
 
     /// Adds the file that the value of an unknown option may name: `--logfile NAME` and `--logfile=NAME`.

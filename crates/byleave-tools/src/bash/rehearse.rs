@@ -4,22 +4,36 @@ use std::sync::Arc;
 
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::effect::Effect;
+use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::id::CallId;
-use byleave_gate::core::outcome::Output;
+use byleave_gate::core::outcome::{ExecutionStatus, Output};
 use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool as _};
 use byleave_sandbox::confinement::Confinement;
 use serde_json::Value;
 
-use super::Bash;
+use super::{Bash, BashArguments};
 use crate::blocking::{rehearse_blocking, run_blocking};
+use crate::change_findings::ChangeFindings;
 use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::{NetworkAccess, PrepareCopyError, PreparedCopy};
+use crate::gate_lines::push_gate_line;
 use crate::new_repository::new_repositories;
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
-use crate::run_by_git::run_by_git;
 use crate::run_command::{self, CompletedCommand};
+
+/// The words of the error with which a rename between file systems fails, in every program that prints it.
+const CROSS_DEVICE: &str = "cross-device link";
+/// Why a command is run on a plain copy.
+const CANNOT_RENAME: &str = "the copy cannot rename a directory that existed before";
+
+/// A run on one copy.
+struct CopyRun {
+    seen: Rehearsal,
+    /// Whether it failed because the copy is an overlay. That copy is discarded.
+    failed_to_rename: bool,
+}
 
 impl Rehearsable for Bash {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
@@ -59,33 +73,71 @@ impl Rehearsable for Bash {
 
 impl Bash {
     /// Runs a command on a copy. A rehearsal has no network, and a granted run has what its plan permits.
+    ///
+    /// An overlay cannot rename a directory of the layer beneath it. A command that failed for that reason is run again on a plain copy,
+    /// unless it has reached a host: everything else that it did is on the first copy, which is discarded.
     fn on_a_copy(
         &self,
         arguments: Value,
         run: &RunContext,
         access: NetworkAccess,
     ) -> Result<Rehearsal, RehearseError> {
-        let workplace = &*self.workplace;
         let arguments = self.read(arguments).map_err(RehearseError::Unavailable)?;
         if arguments.background {
             let why = "the command runs in the background, on the real files: its changes cannot be undone";
             return Err(RehearseError::Unavailable(why.into()));
         }
+        let first = self.on_one_copy(&arguments, run, access, None)?;
+        if !first.failed_to_rename {
+            return Ok(first.seen);
+        }
+        match self.on_one_copy(&arguments, run, access, Some(CANNOT_RENAME)) {
+            Ok(second) => Ok(second.seen),
+            Err(RehearseError::Unavailable(why)) => {
+                let mut output = first.seen.output;
+                push_gate_line(
+                    &mut output.text,
+                    &format!("{CANNOT_RENAME}, and there can be no plain copy: {why}"),
+                );
+                Ok(Rehearsal { output, changes: FileChanges::default(), ..first.seen })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn on_one_copy(
+        &self,
+        arguments: &BashArguments,
+        run: &RunContext,
+        access: NetworkAccess,
+        plain_because: Option<&str>,
+    ) -> Result<CopyRun, RehearseError> {
+        let workplace = &*self.workplace;
         let mut confinement =
             workplace.build_copy_confinement(run, access).map_err(RehearseError::Unavailable)?;
         confinement.limits.wall_time = arguments.timeout(run);
         let ready =
-            workplace.create_copy(run, &mut confinement, access).map_err(|unready| match unready {
-                PrepareCopyError::RunningElsewhere => RehearseError::RunningElsewhere,
-                PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
+            workplace.create_copy(run, &mut confinement, access, plain_because).map_err(|unready| {
+                match unready {
+                    PrepareCopyError::RunningElsewhere => RehearseError::RunningElsewhere,
+                    PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
+                }
             })?;
         let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, access));
         drop(ready.scratch_stacks);
-        if seen.is_err() {
+        let failed_to_rename = ready.weaker_reason.is_none()
+            && seen.as_ref().is_ok_and(|seen| {
+                seen.status == ExecutionStatus::Failed
+                    && seen.reached_hosts.is_empty()
+                    && seen.blocked_hosts.is_empty()
+                    && seen.output.text.contains(CROSS_DEVICE)
+            });
+        if seen.is_err() || failed_to_rename {
             // Nothing will use this copy any more, and it may be large.
             discard_copy(ready.copy);
         }
-        seen.map_err(RehearseError::Unavailable)
+        let seen = seen.map_err(RehearseError::Unavailable)?;
+        Ok(CopyRun { seen, failed_to_rename })
     }
 
     /// Runs a command on its copy, and lists what it changed there.
@@ -109,9 +161,10 @@ impl Bash {
         weaker.extend(ready.weaker_reason.as_ref().map(|why| format!("on a plain copy: {why}")));
         let output = run_command::format_output(confinement, &outcome, printed, self.advice());
         let repositories = new_repositories(&ready.copy, &listed.0).map_err(|fault| fault.to_string())?;
-        let later = run_by_git(&ready.copy, &listed.0).map_err(|fault| fault.to_string())?;
+        let findings = ChangeFindings::find(&ready.copy, &listed.0, &run.context);
+        let findings = findings.map_err(|fault| fault.to_string())?;
         let mut seen = rehearsal_result::build_rehearsal(&outcome, output, listed, weaker);
-        seen.run_by_git = later;
+        findings.add_to(&mut seen);
         seen.new_repositories = repositories;
         if access == NetworkAccess::Granted {
             // What was not granted was refused while the command ran. That is part of its result.

@@ -38,6 +38,7 @@ mod red_tools;
 mod rehearsing;
 mod remembered_hosts;
 mod searching;
+mod second_names;
 mod todo;
 mod undo_room;
 mod web;

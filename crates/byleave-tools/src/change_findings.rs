@@ -1,0 +1,44 @@
+//! What the paths of changes do not say, and a rule must know: the commands that Git would run from them, the other names of the changed
+//! files, and the files that Git would hide from a person from then on.
+
+use byleave_copy::{Error, WorkspaceCopy};
+use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::plan::other_names;
+use byleave_gate::tool::ToolContext;
+
+use crate::run_by_git::run_by_git;
+
+/// The findings about the changes of one run.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeFindings {
+    run_by_git: Vec<String>,
+    linked_names: Vec<String>,
+    hidden_from_git: Vec<String>,
+}
+
+impl ChangeFindings {
+    /// Looks at the changes on a copy.
+    pub(crate) fn find(
+        copy: &WorkspaceCopy,
+        changes: &FileChanges,
+        context: &ToolContext,
+    ) -> Result<Self, Error> {
+        let is_known = |name: &String| changes.list.iter().any(|change| change.path == *name);
+        let paths = changes.list.iter().map(|change| change.path.as_str());
+        let mut linked_names = other_names(paths.filter(|path| !path.contains("/.git/")), context);
+        linked_names.retain(|name| !is_known(name));
+        Ok(Self {
+            run_by_git: run_by_git(copy, changes)?,
+            linked_names,
+            hidden_from_git: copy.hidden_from_git(changes),
+        })
+    }
+
+    /// Adds the findings to the result of the run.
+    pub(crate) fn add_to(self, seen: &mut Rehearsal) {
+        seen.run_by_git = self.run_by_git;
+        seen.linked_names = self.linked_names;
+        seen.hidden_from_git = self.hidden_from_git;
+    }
+}
