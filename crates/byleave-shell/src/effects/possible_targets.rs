@@ -12,6 +12,28 @@ use crate::word::Word;
 /// The directories of installed programs.
 const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/snap"];
 
+/// The directories that are at the root of most machines, whether this one has them or not.
+const TOP_LEVEL: [&str; 18] = [
+    "tmp",
+    "var",
+    "home",
+    "root",
+    "etc",
+    "usr",
+    "opt",
+    "srv",
+    "mnt",
+    "media",
+    "run",
+    "dev",
+    "proc",
+    "sys",
+    "boot",
+    "Users",
+    "Volumes",
+    "workspace",
+];
+
 /// The options that make a program keep the former content of each file that it writes.
 const BACKUP_OPTIONS: [&str; 2] = ["--backup", "-b"];
 
@@ -42,7 +64,9 @@ impl CommandAnalyzer<'_> {
         let Some((first, _)) = text.strip_prefix('/').and_then(|rest| rest.split_once('/')) else {
             return false;
         };
-        let is_name = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_name = !first.is_empty()
+            && first.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && !TOP_LEVEL.contains(&first);
         let names = || self.env.list_directory("/").filter(|names| !names.is_empty());
         is_name && names().is_some_and(|names| !names.iter().any(|name| name == first))
     }
