@@ -10,6 +10,7 @@ use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::digest::{ContentRef, Digest};
 use crate::effect::{Effect, Plan, is_at_or_beneath};
 use crate::file_change::{FileChange, FileChangeKind, FileChanges};
+use crate::git_transport::{GitService, GitTransport};
 use crate::outcome::{ExecutionStatus, Output};
 
 /// The number of deleted files up to which a run is undoable work. Beyond it, nobody would notice what is missing.
@@ -38,6 +39,9 @@ pub struct Rehearsal {
     /// The network access that it wanted and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_hosts: Vec<BlockedHost>,
+    /// The Git transports that it wanted to be lent. A yes lends exactly these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub git_transports: Vec<GitTransport>,
     /// The minimum number of processes that it left running. They were ended. Only zero is exact.
     #[serde(default)]
     pub leftover_processes: u32,
@@ -148,6 +152,7 @@ impl Rehearsal {
             changes,
             scratch_files: 0,
             blocked_hosts: Vec::new(),
+            git_transports: Vec::new(),
             leftover_processes: 0,
             reached_hosts: Vec::new(),
             run_by_git: Vec::new(),
@@ -197,6 +202,8 @@ impl Rehearsal {
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
         );
+        let pushes = self.git_transports.iter().filter(|lent| lent.service == GitService::ReceivePack);
+        effects.extend(pushes.map(|lent| Effect::Send { host: lent.host.clone(), port: lent.port }));
         Plan { effects, ..Plan::default() }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::{Binding, Effect, Plan};
+use byleave_core::git_transport::GitService;
 use byleave_core::host::{LOCALHOST, is_localhost, never_opened};
 use byleave_core::id::{AgentId, SessionId};
 use byleave_core::manifest::Manifest;
@@ -13,6 +14,17 @@ use byleave_core::policy::{Layer, Policy, PolicyRequest};
 use byleave_files::local_listener::LocalListeners;
 
 use crate::net::egress::{HostDecision, HostPolicy};
+
+/// Whether the gate lends a call a Git transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GitLending {
+    /// No rule lends it, or a rule denies the host. With the reason.
+    Refused(String),
+    /// It is lent if a person approved exactly this.
+    IfApproved,
+    /// A rule allows it.
+    Allowed,
+}
 
 /// Checks hosts for one call, with the rules that its plan was checked against.
 #[derive(Debug)]
@@ -73,6 +85,27 @@ impl CallHostPolicy {
         allows
             .flat_map(|rule| &rule.patterns)
             .any(|pattern| matches!(pattern, Pattern::Reach(_) | Pattern::Send(_)))
+    }
+
+    /// Returns whether the gate lends a service on a host. Fetching reaches the host, and pushing sends to it.
+    pub fn git_lending(&self, host: &str, port: u16, service: GitService) -> GitLending {
+        let reach = Effect::Reach { host: host.to_owned(), port };
+        let send = Effect::Send { host: host.to_owned(), port };
+        let plan = Plan { effects: vec![reach.clone(), send.clone()], ..Plan::default() };
+        let request = PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent);
+        let request = PolicyRequest { read_foreign: self.read_foreign, ..request };
+        if !self.policy.explain(&request).iter().any(|matched| matched.rule.lends_git) {
+            return GitLending::Refused(format!("no rule has `lend = [\"git\"]` for `{host}`"));
+        }
+        let decision = self.evaluate(match service {
+            GitService::UploadPack => reach,
+            GitService::ReceivePack => send,
+        });
+        match decision.verdict {
+            Verdict::Deny => GitLending::Refused(denial(&decision)),
+            Verdict::Ask => GitLending::IfApproved,
+            Verdict::Allow => GitLending::Allowed,
+        }
     }
 
     fn evaluate(&self, effect: Effect) -> PolicyDecision {

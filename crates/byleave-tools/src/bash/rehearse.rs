@@ -15,11 +15,12 @@ use super::Bash;
 use crate::blocking::{rehearse_blocking, run_blocking};
 use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::{NetworkAccess, PrepareCopyError, PreparedCopy};
+use crate::git_lend::GitLender;
 use crate::new_repository::new_repositories;
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
 use crate::run_by_git::run_by_git;
-use crate::run_command::{self, CompletedCommand};
+use crate::run_command::{self, CommandNetwork, CompletedCommand};
 
 impl Rehearsable for Bash {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
@@ -79,7 +80,12 @@ impl Bash {
                 PrepareCopyError::RunningElsewhere => RehearseError::RunningElsewhere,
                 PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
             })?;
-        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, access));
+        let lender = GitLender::for_run(workplace, run, &confinement.files.cwd, access);
+        if let Some(lender) = &lender {
+            lender.prepare(&mut confinement);
+        }
+        let network = CommandNetwork { access, git: lender };
+        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, network));
         drop(ready.scratch_stacks);
         if seen.is_err() {
             // Nothing will use this copy any more, and it may be large.
@@ -94,12 +100,13 @@ impl Bash {
         confinement: &Confinement,
         text: &str,
         ready: &PreparedCopy,
-        (run, access): (&RunContext, NetworkAccess),
+        (run, network): (&RunContext, CommandNetwork),
     ) -> Result<Rehearsal, String> {
         let began = rehearsal_result::filesystem_now(confinement)?;
+        let (access, lender) = (network.access, network.git.clone());
         let workplace = &*self.workplace;
         let CompletedCommand { outcome, output: printed } =
-            run_command::run_command(workplace, confinement, text, access, run, self.output_bytes_max)?;
+            run_command::run_command(workplace, confinement, text, network, run, self.output_bytes_max)?;
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {
@@ -117,6 +124,11 @@ impl Bash {
             // What was not granted was refused while the command ran. That is part of its result.
             seen.blocked_hosts.clear();
             seen.reached_hosts = rehearsal_result::reached_hosts(&outcome);
+        }
+        if let Some(lender) = lender {
+            lender.report(&mut seen);
+        }
+        if access == NetworkAccess::Granted {
             return Ok(seen);
         }
         // This search is needed only for a quiet rehearsal; all others cause a question anyway.
