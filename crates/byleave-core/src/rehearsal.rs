@@ -169,6 +169,7 @@ impl Rehearsal {
         self.changes.is_empty()
             && self.changes.caveats.is_empty()
             && self.blocked_hosts.is_empty()
+            && self.git_transports.is_empty()
             && self.leftover_processes == 0
             && self.missing_guarantees.is_empty()
             && matches!(self.status, ExecutionStatus::Succeeded | ExecutionStatus::Failed)
@@ -176,7 +177,7 @@ impl Rehearsal {
 
     /// Returns whether a yes commits exactly this run.
     pub fn is_committable(&self) -> bool {
-        self.blocked_hosts.is_empty()
+        self.blocked_hosts.is_empty() && self.git_transports.is_empty()
     }
 
     /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
@@ -202,9 +203,21 @@ impl Rehearsal {
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
         );
-        let pushes = self.git_transports.iter().filter(|lent| lent.service == GitService::ReceivePack);
-        effects.extend(pushes.map(|lent| Effect::Send { host: lent.host.clone(), port: lent.port }));
+        effects.extend(self.unusable_git().map(unknown));
+        effects.extend(self.git_transports.iter().map(|lent| {
+            let (host, port) = (lent.host.clone(), lent.port);
+            match lent.service {
+                GitService::UploadPack => Effect::Reach { host, port },
+                GitService::ReceivePack => Effect::Send { host, port },
+            }
+        }));
         Plan { effects, ..Plan::default() }
+    }
+
+    /// Returns why none of the Git transports that it wanted can be lent. Then a yes could not keep what it promises.
+    pub fn unusable_git(&self) -> Option<String> {
+        let all = self.git_transports.iter().all(|lent| lent.problem.is_some());
+        self.git_transports.first().filter(|_| all).map(GitTransport::describe)
     }
 
     /// Returns the effects of processes that it left running, which were ended.

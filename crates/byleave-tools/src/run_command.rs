@@ -126,7 +126,10 @@ pub(crate) fn start_command(
         return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
     }
     let door = match (network.access, host_policy(run)) {
-        (NetworkAccess::Granted, Some(policy)) => Egress::new(Arc::new(policy)),
+        (NetworkAccess::Granted, Some(policy)) => {
+            let lent = network.git.as_ref().map(|lender| lender.hosts()).unwrap_or_default();
+            Egress::new(Arc::new(policy.with_lent_hosts(lent)))
+        }
         (NetworkAccess::Blocked, _) | (_, None) => Egress::deny_all(),
     };
     let door = match network.git {

@@ -40,6 +40,8 @@ pub struct CallHostPolicy {
     session: SessionId,
     agent: AgentId,
     read_foreign: bool,
+    /// The hosts of Git transports that are lent. A yes does not open them to the command itself.
+    lent_hosts: BTreeSet<(String, u16)>,
 }
 
 impl CallHostPolicy {
@@ -63,6 +65,7 @@ impl CallHostPolicy {
             session,
             agent,
             read_foreign: false,
+            lent_hosts: BTreeSet::new(),
         }
     }
 
@@ -76,6 +79,12 @@ impl CallHostPolicy {
     #[must_use]
     pub fn with_read_foreign(self, read_foreign: bool) -> Self {
         Self { read_foreign, ..self }
+    }
+
+    /// Returns the same policy for a call that is lent Git transports to these hosts. Only a rule still lets it connect to them itself.
+    #[must_use]
+    pub fn with_lent_hosts(self, lent_hosts: BTreeSet<(String, u16)>) -> Self {
+        Self { lent_hosts, ..self }
     }
 
     /// Returns whether a custom rule allows a host. The built-in rules allow no host that a command needs.
@@ -205,6 +214,10 @@ impl HostPolicy for CallHostPolicy {
             // A deny wins over a grant, because the rules may be newer than the grant.
             Verdict::Deny => HostDecision::Refused(denial(&ruling)),
             Verdict::Allow => HostDecision::Granted,
+            Verdict::Ask if self.lent_hosts.contains(&(host.to_owned(), port)) => {
+                let why = "Git reaches it by the transport that is lent, and nothing else does";
+                HostDecision::Refused(why.to_owned())
+            }
             Verdict::Ask if self.granted.contains(&(granted_name(host).to_owned(), port)) => {
                 HostDecision::Granted
             }

@@ -26,7 +26,8 @@ impl Rehearsable for Bash {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
         let bash = self.clone();
         Box::pin(rehearse_blocking(move || {
-            bash.check_rehearsable(&run).map_err(RehearseError::Unavailable)?;
+            bash.check_rehearsable(&run)
+                .map_err(|why| RehearseError::Unavailable(bash.without_lending(why, &run)))?;
             bash.on_a_copy(arguments, &run, NetworkAccess::Blocked)
         }))
     }
@@ -136,6 +137,15 @@ impl Bash {
             seen.missing_guarantees.extend(rehearsal_result::newly_visible_hidden(confinement, began));
         }
         Ok(seen)
+    }
+
+    /// Adds to the reason why there is no rehearsal that a yes then lends nothing.
+    fn without_lending(&self, why: String, run: &RunContext) -> String {
+        let lender = GitLender::for_run(&self.workplace, run, &run.context.cwd, NetworkAccess::Blocked);
+        match lender.is_some_and(|lender| lender.needs_rehearsal()) {
+            true => format!("{why}; no Git transport is lent without one, so run Git in a call of its own"),
+            false => why,
+        }
     }
 
     /// Checks whether the call may be rehearsed. A run that reads something that needs a question cannot be rehearsed, because its content

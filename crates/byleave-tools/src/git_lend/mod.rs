@@ -17,13 +17,14 @@ mod packets;
 mod protocol;
 mod remotes;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::git_transport::{GitRefUpdate, GitScheme, GitService, GitTransport, GitUrl};
-use byleave_gate::core::rehearsal::{BlockedHost, Rehearsal};
+use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::{CallHostPolicy, GitLending};
@@ -133,8 +134,26 @@ impl GitLender {
         Some(Arc::new(Self { remotes, redirect, policy, own, stage, uses_git, state: Mutex::default() }))
     }
 
-    /// Leads the URLs to this lender, if the command has a network at all.
+    /// Returns the hosts of the URLs. A yes about one is for what is lent, and not for a connection of the command's own.
+    pub(crate) fn hosts(&self) -> BTreeSet<(String, u16)> {
+        self.remotes.iter().map(|remote| (remote.url.host.clone(), remote.url.port())).collect()
+    }
+
+    /// Returns whether the command uses a transport that is lent only after a rehearsal.
+    pub(crate) fn needs_rehearsal(&self) -> bool {
+        let asks = |remote: &Remote| {
+            let lending = |service| self.policy.git_lending(&remote.url.host, remote.url.port(), service);
+            lending(GitService::UploadPack) == GitLending::IfApproved
+        };
+        self.uses_git && self.remotes.iter().any(asks)
+    }
+
+    /// Leads the URLs to this lender, if the command has a network, or needs one for what was approved.
     pub(crate) fn prepare(&self, confinement: &mut Confinement) {
+        let is_approved = matches!(&self.stage, Stage::Granted(approved) if !approved.is_empty());
+        if confinement.network == Network::Off && is_approved {
+            confinement.network = Network::Proxied;
+        }
         if confinement.network != Network::Proxied {
             return;
         }
@@ -169,12 +188,6 @@ impl GitLender {
             seen.reached_hosts.sort();
             seen.reached_hosts.dedup();
             return;
-        }
-        for lent in transports.iter().filter(|lent| lent.problem.is_none()) {
-            let host = BlockedHost { host: Some(lent.host.clone()), port: lent.port };
-            if !seen.blocked_hosts.contains(&host) {
-                seen.blocked_hosts.push(host);
-            }
         }
         seen.git_transports = transports;
     }
