@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::git_transport::{GitRefUpdate, GitScheme, GitService, GitTransport, GitUrl};
+use byleave_gate::core::outcome::ExecutionStatus;
 use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::tool::RunContext;
 use byleave_sandbox::confinement::{Confinement, Network};
@@ -38,7 +39,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
 
 use self::https::{HttpsRemote, RequestBody};
-use self::outside::{PersonsGit, SshTransport, ssh_message};
+use self::outside::{PersonsGit, SshTransport, drop_messages, ssh_message};
 use self::pack_end::PackEnd;
 use self::packets::{PacketReader, ServerRefs};
 use self::protocol::{Packet, PushCommands, ServiceRequest, data_line};
@@ -54,6 +55,8 @@ const FETCHES_MAX: usize = 16;
 const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// Sub-commands of Git that use a transport.
 const COMMANDS: [&str; 7] = ["push", "fetch", "pull", "clone", "ls-remote", "submodule", "remote"];
+/// Options before a sub-command of Git that have a value.
+const VALUE_OPTIONS: [&str; 4] = ["-C", "-c", "--git-dir", "--work-tree"];
 /// What a client in a rehearsal is told.
 const WAITS: &str = "nothing was sent: it waits for an approval";
 
@@ -105,10 +108,10 @@ impl GitLender {
         cwd: &Path,
         access: NetworkAccess,
     ) -> Option<Arc<Self>> {
-        let policy = host_policy(run)?;
         if !run.policy.as_ref()?.rules().any(|rule| rule.lends_git) {
             return None;
         }
+        let policy = host_policy(run)?;
         let named = NamedUrls::find(&run.plan, cwd);
         let is_lent = |url: &GitUrl| {
             let both = [GitService::UploadPack, GitService::ReceivePack];
@@ -179,7 +182,9 @@ impl GitLender {
     /// Adds what was wanted or used to the result of a run.
     pub(crate) fn report(&self, seen: &mut Rehearsal) {
         let mut transports = self.state.lock().seen.clone();
-        if let Some(redirect) = self.redirect.as_ref().filter(|_| self.uses_git) {
+        // Git went where the settings of the repository sent it, and found no network there.
+        let went_elsewhere = self.uses_git && seen.status == ExecutionStatus::Failed;
+        if let Some(redirect) = self.redirect.as_ref().filter(|_| went_elsewhere) {
             transports = self.remotes.iter().map(|remote| remote.problem(redirect)).collect();
         }
         if let Stage::Granted(_) = self.stage {
@@ -265,7 +270,7 @@ impl GitLender {
         match remote.url.scheme {
             GitScheme::Ssh => {
                 let ssh = self.own.ssh(&remote.url, service, request.version_2).await?;
-                let SshTransport { input, output, child } = ssh;
+                let SshTransport { input, output, mut child } = ssh;
                 let mut server = PacketReader::new(output);
                 let first = match server.packet().await? {
                     Some(Packet::Data(line)) if line.starts_with(b"ERR ") => {
@@ -281,6 +286,7 @@ impl GitLender {
                 if self.is_rehearsal() {
                     return Err(WAITS.to_owned());
                 }
+                drop_messages(&mut child);
                 client.writer.write_all(&first.to_bytes()).await.ok();
                 // The connection may end at either side. Git inside reports what it missed.
                 client.relay(input, server).await.ok();
@@ -341,13 +347,14 @@ impl GitLender {
         let service = GitService::ReceivePack;
         match remote.url.scheme {
             GitScheme::Ssh => {
-                let SshTransport { mut input, output, child } =
+                let SshTransport { mut input, output, mut child } =
                     self.own.ssh(&remote.url, service, false).await?;
                 let mut server = PacketReader::new(output);
                 let refs = match server.refs().await? {
                     ServerRefs::Complete(refs) => refs,
                     ServerRefs::Nothing => return Err(ssh_message(child).await),
                 };
+                drop_messages(&mut child);
                 client.writer.write_all(&refs.to_bytes()).await.ok();
                 let Some((commands, bytes)) = self.checked_push(remote, approved, &refs, client).await else {
                     // The server waits for commands, and a flush says that there are none.
@@ -580,8 +587,43 @@ fn uses_transport(plan: &Plan) -> bool {
     plan.effects.iter().any(|effect| match effect {
         Effect::Run { argv, .. } => {
             let is_git = argv.first().is_some_and(|name| name.rsplit('/').next() == Some("git"));
-            is_git && argv.iter().any(|word| COMMANDS.contains(&word.as_str()))
+            is_git && sub_command(argv).is_some_and(|name| COMMANDS.contains(&name))
         }
         _ => false,
     })
+}
+
+/// Returns the sub-command of Git.
+fn sub_command(argv: &[String]) -> Option<&str> {
+    let mut words = argv.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            option if VALUE_OPTIONS.contains(&option) => drop(words.next()),
+            option if option.starts_with('-') => {}
+            name => return Some(name),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_uses_a_transport_is_told_by_its_sub_command() {
+        let uses = |words: &str| {
+            let argv = words.split(' ').map(str::to_owned).collect();
+            let effects = vec![Effect::Run { program: "/usr/bin/git".into(), argv }];
+            uses_transport(&Plan { effects, ..Plan::default() })
+        };
+        for words in
+            ["git push", "git -C push fetch", "/usr/bin/git -c a=b --no-pager pull", "git submodule update"]
+        {
+            assert!(uses(words), "{words}");
+        }
+        for words in ["git commit -m push", "git -C fetch log", "git", "sh push", "git checkout fetch"] {
+            assert!(!uses(words), "{words}");
+        }
+    }
 }

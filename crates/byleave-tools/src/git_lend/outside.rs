@@ -1,6 +1,6 @@
 //! Opens a transport outside the sandbox, as the person: `ssh` with the person's keys, or HTTPS with the person's credential helper.
 //!
-//! Nothing of the repository counts here. The programs run in `/`, with the person's own environment and settings. Variables that change
+//! Nothing of the repository counts here. The programs run in `/` and in no repository, with the person's own environment and settings. Variables that change
 //! what Git does are dropped, and so are directories of programs that are not absolute or that lie in the workspace.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const MESSAGE_BYTES_MAX: u64 = 2_000;
 const SETTINGS_BYTES_MAX: usize = 64 << 10;
 
 /// Options that leave `ssh` nothing but the one program on the other side: no questions, no forwarding, no local command.
-const SSH_OPTIONS: [&str; 16] = [
+const SSH_OPTIONS: [&str; 18] = [
     "-o",
     "BatchMode=yes",
     "-o",
@@ -33,6 +33,8 @@ const SSH_OPTIONS: [&str; 16] = [
     "RequestTTY=no",
     "-o",
     "Tunnel=no",
+    "-o",
+    "ControlMaster=no",
     "-o",
     "SendEnv=GIT_PROTOCOL",
 ];
@@ -67,6 +69,8 @@ impl PersonsGit {
             directories.map(|directory| directory.to_string_lossy().into_owned()).collect();
         kept.insert("PATH".into(), path.join(":"));
         for (name, value) in [
+            // No repository, wherever it runs.
+            ("GIT_DIR", "/dev/null"),
             ("GIT_TERMINAL_PROMPT", "0"),
             ("GIT_ASKPASS", "false"),
             ("GIT_OPTIONAL_LOCKS", "0"),
@@ -178,6 +182,14 @@ pub(super) struct SshTransport {
     pub(super) child: Child,
 }
 
+/// Drops what `ssh` prints from now on, so that it never waits for a reader.
+pub(super) fn drop_messages(child: &mut Child) {
+    if let Some(mut errors) = child.stderr.take() {
+        // It ends with the program.
+        tokio::spawn(async move { tokio::io::copy(&mut errors, &mut tokio::io::sink()).await.ok() });
+    }
+}
+
 /// Returns why `ssh` ended before the server said anything.
 pub(super) async fn ssh_message(mut child: Child) -> String {
     let mut message = Vec::new();
@@ -212,7 +224,8 @@ mod tests {
         let own = PersonsGit::new(&environment, Path::new("/w"));
         assert_eq!(own.variable("PATH"), Some("/usr/bin:/bin"));
         assert_eq!(own.variable("SSH_AUTH_SOCK"), Some("/run/agent"));
-        for name in ["GIT_SSH_COMMAND", "GIT_DIR", "GIT_CONFIG_COUNT"] {
+        assert_eq!(own.variable("GIT_DIR"), Some("/dev/null"));
+        for name in ["GIT_SSH_COMMAND", "GIT_CONFIG_COUNT"] {
             assert_eq!(own.variable(name), None, "{name}");
         }
     }

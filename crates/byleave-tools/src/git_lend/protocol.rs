@@ -359,7 +359,7 @@ mod tests {
             read.updates[1],
             GitRefUpdate { name: "refs/heads/old".into(), old: Some(A.into()), new: None }
         );
-        assert!(!commands(&[delete.clone()]).unwrap().has_pack());
+        assert!(!commands(std::slice::from_ref(&delete)).unwrap().has_pack());
         let report = String::from_utf8_lossy(&read.refusal("no")).into_owned();
         assert!(
             report.contains("ng refs/heads/main no\n") && report.contains("ng refs/heads/old no\n"),
@@ -367,13 +367,13 @@ mod tests {
         );
         for lines in [
             vec![format!("{A} {B} refs/heads/main\0push-options")],
-            vec![format!("push-cert\0report-status")],
+            vec!["push-cert\0report-status".to_owned()],
             vec![main.clone(), main.clone()],
             vec![main.clone(), format!("{A} {B} refs/heads/x\0atomic")],
             vec![main.clone(), format!("shallow {A}")],
             vec![format!("{A} {B} heads/main")],
             vec![format!("{A} {B} refs/heads/a\nb")],
-            vec![format!("{A} {} refs/heads/main", &B[..39])],
+            vec![format!("{A} 2222222222 refs/heads/main")],
             vec![format!("{A} {B}")],
             vec![String::new()],
         ] {

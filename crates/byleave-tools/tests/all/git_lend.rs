@@ -457,6 +457,12 @@ fn fetching_over_ssh_is_lent_with_a_yes() {
         let world = server.world(&server.ssh_url("app.git"), &RULE.replace("lend = [\"git\"]\n", ""));
         let played = world.bash("git ls-remote origin", &[yes()]).await;
         assert!(refused(&played), "{}", played.text());
+        // An allow lends without a question, and for SSH it names the port.
+        let allow = RULE.replace("\"ask\"", "\"allow\"").replace(":*", ":22");
+        let world = server.world(&server.ssh_url("app.git"), &allow);
+        let played = world.bash(&format!("git ls-remote {}", server.ssh_url("app.git")), &[]).await;
+        assert!(played.asked.is_empty() && played.result.is_success(), "{}", played.text());
+        assert!(played.text().contains(&server.head("app.git", "main")), "{}", played.text());
         // Without a rehearsal nobody knows what a yes would lend, and the question says so.
         let world = server.world(&server.ssh_url("app.git"), RULE);
         let secret = server.at("person/known").display().to_string();
