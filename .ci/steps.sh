@@ -109,7 +109,7 @@ install_for_tests() {
     install_packages cc:build-essential pkg-config:pkg-config git:git sqlite3:sqlite3 curl:curl openssl:openssl npm:npm python3:python3 \
         pip3:python3-pip setcap:libcap2-bin ip:iproute2 unshare:util-linux script:bsdutils bwrap:bubblewrap mandoc:mandoc \
         groff:groff-base podman:podman runc:runc newuidmap:uidmap busybox:busybox-static mawk:mawk gawk:gawk \
-        rg:ripgrep fdfind:fd-find find:findutils xz:xz-utils make:make chromium:chromium psql:postgresql
+        rg:ripgrep fdfind:fd-find find:findutils xz:xz-utils make:make /usr/sbin/sshd:openssh-server chromium:chromium psql:postgresql
     check_toolchain
     install_crate cargo-nextest cargo-nextest
     install_checkers

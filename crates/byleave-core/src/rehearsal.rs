@@ -10,6 +10,7 @@ use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::digest::{ContentRef, Digest};
 use crate::effect::{Effect, Plan, is_at_or_beneath};
 use crate::file_change::{FileChange, FileChangeKind, FileChanges};
+use crate::git_transport::{GitService, GitTransport};
 use crate::outcome::{ExecutionStatus, Output};
 
 /// The number of deleted files up to which a run is undoable work. Beyond it, nobody would notice what is missing.
@@ -38,6 +39,9 @@ pub struct Rehearsal {
     /// The network access that it wanted and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_hosts: Vec<BlockedHost>,
+    /// The Git transports that it wanted to be lent. A yes lends exactly these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub git_transports: Vec<GitTransport>,
     /// The minimum number of processes that it left running. They were ended. Only zero is exact.
     #[serde(default)]
     pub leftover_processes: u32,
@@ -154,6 +158,7 @@ impl Rehearsal {
             changes,
             scratch_files: 0,
             blocked_hosts: Vec::new(),
+            git_transports: Vec::new(),
             leftover_processes: 0,
             reached_hosts: Vec::new(),
             run_by_git: Vec::new(),
@@ -172,6 +177,7 @@ impl Rehearsal {
         self.changes.is_empty()
             && self.changes.caveats.is_empty()
             && self.blocked_hosts.is_empty()
+            && self.git_transports.is_empty()
             && self.leftover_processes == 0
             && self.missing_guarantees.is_empty()
             && matches!(self.status, ExecutionStatus::Succeeded | ExecutionStatus::Failed)
@@ -179,7 +185,7 @@ impl Rehearsal {
 
     /// Returns whether a yes commits exactly this run.
     pub fn is_committable(&self) -> bool {
-        self.blocked_hosts.is_empty()
+        self.blocked_hosts.is_empty() && self.git_transports.is_empty()
     }
 
     /// Returns its real effects as a plan that can be evaluated: the changes, and the hosts that it would have reached.
@@ -207,11 +213,25 @@ impl Rehearsal {
         effects.extend(
             self.known_blocked_hosts().map(|(host, port)| Effect::Reach { host: host.to_owned(), port }),
         );
+        effects.extend(self.unusable_git().map(unknown));
+        effects.extend(self.git_transports.iter().map(|lent| {
+            let (host, port) = (lent.host.clone(), lent.port);
+            match lent.service {
+                GitService::UploadPack => Effect::Reach { host, port },
+                GitService::ReceivePack => Effect::Send { host, port },
+            }
+        }));
         let mut plan = Plan { effects, ..Plan::default() };
         let linked: Vec<Effect> =
             self.linked_names.iter().map(|path| Effect::Write { path: path.clone() }).collect();
         plan.add_predicted(linked.clone(), &linked);
         plan
+    }
+
+    /// Returns why none of the Git transports that it wanted can be lent. Then a yes could not keep what it promises.
+    pub fn unusable_git(&self) -> Option<String> {
+        let all = self.git_transports.iter().all(|lent| lent.problem.is_some());
+        self.git_transports.first().filter(|_| all).map(GitTransport::describe)
     }
 
     /// Returns the effects of processes that it left running, which were ended.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use byleave_core::call::Mode;
 use byleave_core::effect::Plan;
 use byleave_core::entry::Limits;
+use byleave_core::git_transport::GitTransport;
 use byleave_core::id::{AgentId, CallId, SessionId, TenantId};
 use byleave_core::manifest::Manifest;
 use byleave_core::outcome::Output;
@@ -162,6 +163,8 @@ pub struct RunContext {
     pub guarantees: Vec<String>,
     /// The data of earlier calls that the manifest asks for with `wants_data`, by the name of the tool that returned it.
     pub data: Arc<BTreeMap<String, EarlierData>>,
+    /// The Git transports that a person approved when they saw the rehearsal, for a tool that lends them.
+    pub approved_git: Vec<GitTransport>,
     progress_listener: Arc<dyn Fn(Progress) + Send + Sync>,
     output_listener: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
 }
@@ -215,6 +218,7 @@ impl RunContext {
             default_timeout: Duration::from_millis(Limits::default().timeout_ms),
             guarantees: Vec::new(),
             data: Arc::default(),
+            approved_git: Vec::new(),
             progress_listener: progress,
             output_listener: None,
         }
@@ -253,6 +257,12 @@ impl RunContext {
     #[must_use]
     pub fn with_data(self, data: Arc<BTreeMap<String, EarlierData>>) -> Self {
         Self { data, ..self }
+    }
+
+    /// Sets the Git transports that were approved.
+    #[must_use]
+    pub fn with_approved_git(self, approved_git: Vec<GitTransport>) -> Self {
+        Self { approved_git, ..self }
     }
 
     /// Sets a listener for output printed during the run. `printed` must not block.

@@ -24,7 +24,7 @@ use byleave_core::decision::Verdict;
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::policy::Policy;
 
-pub use host_policy::CallHostPolicy;
+pub use host_policy::{CallHostPolicy, GitLending};
 
 use crate::confinement::{Confinement, FileConfinement, Network, PathPolicyScope, ReadScope, SandboxPorts};
 use crate::guarantee::Guarantee;

@@ -28,7 +28,7 @@ pub use tools::{bash_kill, bash_output};
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::head_tail_buffer::HeadTailBuffer;
 use crate::rehearsal_result;
-use crate::run_command::{self, OutputStreams};
+use crate::run_command::{self, CommandNetwork, OutputStreams};
 
 /// The key of a session. A session name is unique only within its tenant.
 type SessionKey = (TenantId, SessionId);
@@ -164,7 +164,9 @@ impl Jobs {
         confinement.ports.can_publish = confinement.network == Network::Proxied;
         let since = rehearsal_result::coarse_clock_now();
         let output = (text, OutputStreams::Merged);
-        let mut running = run_command::start_command(workplace, &confinement, output, access, run)?;
+        // A job runs for hours, and nobody would see when it pushes.
+        let network = CommandNetwork { access, git: None };
+        let mut running = run_command::start_command(workplace, &confinement, output, network, run)?;
         let id = table.started.fetch_add(1, Ordering::Relaxed) + 1;
         let stopper = running.stopper().map_err(run_command::describe_error)?;
         let job = Arc::new(Job::new(

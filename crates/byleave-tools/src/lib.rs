@@ -25,6 +25,7 @@
 //! - `file_edit`, `file_change_tool`: A planned edit as data; puts it on a copy, shows it and commits it.
 //! - `external_edit`: An edit that an agent makes with its own tool: judged on a copy, with before-images.
 //! - `execution_env`, `run_command`: Prepares confinement and copy for a command; runs it.
+//! - `git_lend`: Lends a command a Git transport that the gate opens outside.
 //! - `command_host`: Where commands run, the sandbox of this machine or a container.
 //! - `rehearsal_result`, `copy_commit`: The result of a run on a copy; commits or discards it.
 //! - `output_stream`, `head_tail_buffer`: Output while a command runs; keeps its beginning and end.
@@ -53,6 +54,7 @@ mod file_change_tool;
 mod file_edit;
 mod file_type;
 mod gate_lines;
+mod git_lend;
 pub mod glob;
 pub mod grep;
 mod head_tail_buffer;

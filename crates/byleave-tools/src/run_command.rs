@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::command_host::CommandHost;
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::gate_lines::{push_gate_line, strip_gate_prefix};
+use crate::git_lend::GitLender;
 use crate::head_tail_buffer::HeadTailBuffer;
 use crate::output_stream::{OutputForwarding, OutputListener};
 
@@ -32,16 +33,25 @@ pub(crate) struct CompletedCommand {
     pub(crate) output: HeadTailBuffer,
 }
 
+/// What a command has beyond the sandbox.
+pub(crate) struct CommandNetwork {
+    /// The hosts.
+    pub(crate) access: NetworkAccess,
+    /// The Git transports that it is lent.
+    pub(crate) git: Option<Arc<GitLender>>,
+}
+
 /// Runs a shell command to its end. Blocks; a cancellation stops the command.
 pub(crate) fn run_command(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
     text: &str,
-    way: NetworkAccess,
+    network: CommandNetwork,
     run: &RunContext,
     output_bytes_max: usize,
 ) -> Result<CompletedCommand, String> {
-    let mut running = start_anywhere(workplace, confinement, (text, OutputStreams::Merged), way, run)?;
+    let way = network.access;
+    let mut running = start_anywhere(workplace, confinement, (text, OutputStreams::Merged), network, run)?;
     let audience = match way {
         NetworkAccess::Granted => OutputForwarding::Live,
         NetworkAccess::Blocked => OutputForwarding::TimeOnly,
@@ -62,8 +72,8 @@ pub(crate) fn run_quietly(
     text: &str,
     run: &RunContext,
 ) -> Result<CommandOutcome, String> {
-    let running =
-        start_anywhere(workplace, confinement, (text, OutputStreams::Separate), NetworkAccess::Blocked, run)?;
+    let network = CommandNetwork { access: NetworkAccess::Blocked, git: None };
+    let running = start_anywhere(workplace, confinement, (text, OutputStreams::Separate), network, run)?;
     let _watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
     running.finish().map_err(describe_error)
 }
@@ -80,7 +90,7 @@ fn start_anywhere(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
     (text, printing): (&str, OutputStreams),
-    way: NetworkAccess,
+    network: CommandNetwork,
     run: &RunContext,
 ) -> Result<StartedCommand, String> {
     match &workplace.command_host {
@@ -90,7 +100,7 @@ fn start_anywhere(
             running.map(StartedCommand::from).map_err(describe_error)
         }
         CommandHost::Native => {
-            start_command(workplace, confinement, (text, printing), way, run).map(StartedCommand::from)
+            start_command(workplace, confinement, (text, printing), network, run).map(StartedCommand::from)
         }
         CommandHost::Unavailable(why) => Err(why.clone()),
     }
@@ -106,7 +116,7 @@ pub(crate) fn start_command(
     workplace: &ExecutionEnv,
     confinement: &Confinement,
     (text, printing): (&str, OutputStreams),
-    way: NetworkAccess,
+    network: CommandNetwork,
     run: &RunContext,
 ) -> Result<RunningCommand, String> {
     workplace.command_host.check_jobs()?;
@@ -115,9 +125,16 @@ pub(crate) fn start_command(
     if confinement.network != Network::Proxied {
         return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
     }
-    let door = match (way, host_policy(run)) {
-        (NetworkAccess::Granted, Some(policy)) => Egress::new(Arc::new(policy)),
+    let door = match (network.access, host_policy(run)) {
+        (NetworkAccess::Granted, Some(policy)) => {
+            let lent = network.git.as_ref().map(|lender| lender.hosts()).unwrap_or_default();
+            Egress::new(Arc::new(policy.with_lent_hosts(lent)))
+        }
         (NetworkAccess::Blocked, _) | (_, None) => Egress::deny_all(),
+    };
+    let door = match network.git {
+        Some(lender) => door.with_service(lender),
+        None => door,
     };
     let through = Some((workplace.network_bridge()?, door));
     start_with_cache(confinement, &command, workplace.run_as, through, warm).map_err(describe_error)

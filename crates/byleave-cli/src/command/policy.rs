@@ -167,6 +167,7 @@ fn rule_json(rule: &Rule) -> Value {
         "challenge": rule.challenge,
         "guarantees": rule.guarantees,
         "private": rule.private,
+        "lend": if rule.lends_git { json!(["git"]) } else { json!([]) },
         "reason": rule.reason,
     })
 }

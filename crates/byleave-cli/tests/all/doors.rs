@@ -8,6 +8,7 @@ mod challenge;
 mod checkpoint;
 mod earlier_data;
 mod everywhere;
+mod git_lend;
 mod local_ports;
 mod mcp_tools;
 mod observed;

@@ -283,6 +283,7 @@ impl RuleFileReader<'_> {
                 "remember" => rule.remember = self.parse_flag(value).unwrap_or_default(),
                 "challenge" => rule.challenge = self.parse_flag(value).unwrap_or_default(),
                 "private" => rule.private = self.parse_flag(value).unwrap_or_default(),
+                "lend" => rule.lends_git = self.parse_lend(value),
                 "guarantees" => rule.guarantees = self.parse_plain_texts(value),
                 "delegate" => rule.delegate = self.parse_glob(value),
                 "matches" => rule.matching_examples = self.parse_examples(value, table),
@@ -333,6 +334,16 @@ impl RuleFileReader<'_> {
             None => seen.push((rule.id.clone(), line)),
         }
         self.parsed.rules.push(rule);
+    }
+
+    /// Reads `lend`: what the gate itself opens outside for a call.
+    fn parse_lend(&mut self, value: &TomlValue<'_>) -> bool {
+        let texts = self.parse_texts(value);
+        for (text, span) in texts.iter().filter(|(text, _)| text != "git") {
+            let what = format!("`{}` cannot be lent", text.escape_debug());
+            self.add_diagnostic(span.clone(), what, "write `lend = [\"git\"]`");
+        }
+        !texts.is_empty()
     }
 
     /// Limits an allow for a whole server to reads. Tools that the server offers later are not included, and tools that change something

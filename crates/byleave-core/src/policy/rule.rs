@@ -87,6 +87,9 @@ pub struct Rule {
     /// The hosts that the rule names may lead to private addresses.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
+    /// The gate lends calls the Git transports to the hosts that the rule names.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lends_git: bool,
     /// The guarantees that must hold for the allow to hold.
     pub guarantees: Vec<String>,
     /// Sub-agents whose names fit this glob may do it on behalf of those to whom the rule forbids it. They can delegate it, but not do it.
@@ -133,6 +136,7 @@ impl Rule {
             challenge: false,
             undoable: false,
             private: false,
+            lends_git: false,
             guarantees: Vec::new(),
             delegate: None,
             reason: String::new(),
@@ -233,6 +237,8 @@ impl Rule {
             RuleError::AllowsEveryProgram
         } else if let Some(fault) = self.check_private().or_else(|| self.check_localhost()) {
             fault
+        } else if let Some(fault) = self.check_lends() {
+            fault
         } else if !self.except.iter().all(about) {
             RuleError::ExceptUnused
         } else if !self.patterns.is_empty() && self.patterns.iter().all(|pattern| self.is_excepted(pattern)) {
@@ -251,6 +257,19 @@ impl Rule {
             true if self.verdict != Verdict::Allow => Some(RuleError::PrivateUnused),
             true if hosts.clone().next().is_none() => Some(RuleError::PrivateUnused),
             true if !hosts.clone().all(names) => Some(RuleError::PrivateEveryHost),
+            _ => None,
+        }
+    }
+
+    /// Checks `lend`: only an allow or an ask that names its hosts can have it, and never one of a project.
+    fn check_lends(&self) -> Option<RuleError> {
+        let mut hosts = self.patterns.iter().filter_map(Pattern::host_pattern).peekable();
+        match self.lends_git {
+            true if self.layer == Layer::Project => Some(RuleError::ProjectLends),
+            true if self.verdict == Verdict::Deny || hosts.peek().is_none() => Some(RuleError::LendUnused),
+            true if hosts.any(|(host, _)| !matches!(host, HostPattern::Name(_))) => {
+                Some(RuleError::LendEveryHost)
+            }
             _ => None,
         }
     }
@@ -386,6 +405,19 @@ pub enum RuleError {
     /// `private` for every host.
     #[error("`private` cannot be for every host, because each could lead into your network; name the hosts")]
     PrivateEveryHost,
+    /// `lend` on a rule that names no host, or denies.
+    #[error(
+        "`lend` is valid only on an `allow` or an `ask` with `reach` or `send`; remove it, or move it to such a rule"
+    )]
+    LendUnused,
+    /// `lend` for more than single hosts.
+    #[error("`lend` is only for hosts that are named one by one; name the hosts")]
+    LendEveryHost,
+    /// A project may only tighten.
+    #[error(
+        "a project can only tighten the policy, but `lend` lends your credentials; move the rule to your own policy file"
+    )]
+    ProjectLends,
     /// An allow of every port of this machine.
     #[error("an `allow` opens a single port of this machine, not all; write `localhost:PORT`")]
     LocalhostWithoutPort,

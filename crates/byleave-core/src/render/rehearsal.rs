@@ -64,6 +64,10 @@ fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &Questio
             &format!("tried to reach the network: {host}{port}; the copy has no network"),
         );
     }
+    for lent in &rehearsal.git_transports {
+        let line = page.escape(&lent.describe(), EscapeLevel::Text);
+        page.push_line(LineRole::Warning, WARNING_GUTTER, &line);
+    }
     if rehearsal.leftover_processes > 0 {
         page.push_line(
             LineRole::Warning,

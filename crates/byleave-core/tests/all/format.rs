@@ -12,6 +12,7 @@ use byleave_core::challenge::{Challenge, ChallengeVerdict};
 use byleave_core::digest::{ContentRef, Digest};
 use byleave_core::effect::{Binding, BindingState, Danger, EarlierDataRef, Effect, Plan};
 use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, FileRename, GitStatus};
+use byleave_core::git_transport::{GitRefUpdate, GitService, GitTransport};
 use byleave_core::id::{AdminActionId, AgentId, CallId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::pattern::Pattern;
@@ -102,6 +103,18 @@ fn rehearsal() -> Rehearsal {
         },
         scratch_files: 1,
         blocked_hosts: vec![BlockedHost { host: Some("example.com".into()), port: 443 }],
+        git_transports: vec![GitTransport {
+            url: "ssh://git.example/a".into(),
+            host: "git.example".into(),
+            port: 22,
+            service: GitService::ReceivePack,
+            updates: vec![GitRefUpdate {
+                name: "refs/heads/a".into(),
+                old: Some("1".into()),
+                new: Some("2".into()),
+            }],
+            problem: Some("p".into()),
+        }],
         leftover_processes: 1,
         reached_hosts: Vec::new(),
         run_by_git: Vec::new(),

@@ -5,6 +5,7 @@ mod card;
 mod delegation;
 mod every_record;
 mod format;
+mod git_lend;
 mod local_ports;
 mod offers;
 mod policy;

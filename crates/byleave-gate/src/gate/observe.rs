@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
+use byleave_core::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use byleave_core::effect::{Effect, Plan, is_at_or_beneath};
 use byleave_core::file_change::FileChange;
 use byleave_core::grant::{Grant, GrantedBy};
@@ -169,6 +169,13 @@ async fn judge(
     let mut decision = evaluate_policy(parts, desk, entry, observed, stage, false).await?;
     let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
     keep_asks_about_surprises(&mut decision, observed, &plan, rehearsal);
+    // Nobody is asked for a yes that could not be kept.
+    if let Some(message) = rehearsal.unusable_git() {
+        decision.verdict = Verdict::Deny;
+        let (cause, rule, origin, effects) = (None, None, None, Vec::new());
+        let reason = DecisionReason { verdict: Verdict::Deny, cause, rule, origin, effects, message };
+        decision.reasons.insert(0, reason);
+    }
     Ok(Some(decision))
 }
 

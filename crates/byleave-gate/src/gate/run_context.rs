@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use byleave_core::call::Mode;
 use byleave_core::effect::{Effect, Plan};
+use byleave_core::git_transport::GitTransport;
 use byleave_core::id::CallId;
 use byleave_core::policy::Policy;
 use byleave_core::refusal::{Code, Refusal, StageResult};
@@ -32,6 +33,7 @@ pub(crate) struct RunParts {
     default_timeout: Duration,
     guarantees: Vec<String>,
     data: Arc<BTreeMap<String, EarlierData>>,
+    approved_git: Vec<GitTransport>,
     events: EventBus,
 }
 
@@ -56,6 +58,7 @@ impl RunParts {
             default_timeout,
             guarantees,
             data,
+            approved_git,
             events,
         } = self;
         let progress = Arc::new(move |progress: Progress| events.send_progress(call, progress));
@@ -65,6 +68,7 @@ impl RunParts {
             .with_default_timeout(default_timeout)
             .with_guarantees(guarantees)
             .with_data(data)
+            .with_approved_git(approved_git)
     }
 }
 
@@ -80,7 +84,9 @@ pub(crate) async fn run_parts(
     // A commit does not run the tool again, so it needs no data.
     let is_commit = seen.is_some_and(Rehearsal::is_committable);
     let data = if is_commit { Arc::default() } else { read_data(parts, desk, &plan).await? };
+    let mut approved_git = Vec::new();
     if let Some(seen) = seen.filter(|seen| !seen.is_committable()) {
+        approved_git.clone_from(&seen.git_transports);
         let sends = plan.sends_to_unknown_host();
         let effects = &mut Arc::make_mut(&mut plan).effects;
         for (host, port) in seen.known_blocked_hosts() {
@@ -106,6 +112,7 @@ pub(crate) async fn run_parts(
         default_timeout,
         guarantees,
         data,
+        approved_git,
         events,
     })
 }

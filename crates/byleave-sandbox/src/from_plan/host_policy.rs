@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::{Binding, Effect, Plan};
+use byleave_core::git_transport::GitService;
 use byleave_core::host::{LOCALHOST, is_localhost, never_opened};
 use byleave_core::id::{AgentId, SessionId};
 use byleave_core::manifest::Manifest;
@@ -13,6 +14,17 @@ use byleave_core::policy::{Layer, Policy, PolicyRequest};
 use byleave_files::local_listener::LocalListeners;
 
 use crate::net::egress::{HostDecision, HostPolicy};
+
+/// Whether the gate lends a call a Git transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GitLending {
+    /// No rule lends it, or a rule denies the host. With the reason.
+    Refused(String),
+    /// It is lent if a person approved exactly this.
+    IfApproved,
+    /// A rule allows it.
+    Allowed,
+}
 
 /// Checks hosts for one call, with the rules that its plan was checked against.
 #[derive(Debug)]
@@ -28,6 +40,8 @@ pub struct CallHostPolicy {
     session: SessionId,
     agent: AgentId,
     read_foreign: bool,
+    /// The hosts of Git transports that are lent. A yes does not open them to the command itself.
+    lent_hosts: BTreeSet<(String, u16)>,
 }
 
 impl CallHostPolicy {
@@ -51,6 +65,7 @@ impl CallHostPolicy {
             session,
             agent,
             read_foreign: false,
+            lent_hosts: BTreeSet::new(),
         }
     }
 
@@ -66,6 +81,12 @@ impl CallHostPolicy {
         Self { read_foreign, ..self }
     }
 
+    /// Returns the same policy for a call that is lent Git transports to these hosts. Only a rule still lets it connect to them itself.
+    #[must_use]
+    pub fn with_lent_hosts(self, lent_hosts: BTreeSet<(String, u16)>) -> Self {
+        Self { lent_hosts, ..self }
+    }
+
     /// Returns whether a custom rule allows a host. The built-in rules allow no host that a command needs.
     pub(super) fn has_reach_rule(policy: &Policy) -> bool {
         let allows =
@@ -73,6 +94,27 @@ impl CallHostPolicy {
         allows
             .flat_map(|rule| &rule.patterns)
             .any(|pattern| matches!(pattern, Pattern::Reach(_) | Pattern::Send(_)))
+    }
+
+    /// Returns whether the gate lends a service on a host. Fetching reaches the host, and pushing sends to it.
+    pub fn git_lending(&self, host: &str, port: u16, service: GitService) -> GitLending {
+        let reach = Effect::Reach { host: host.to_owned(), port };
+        let send = Effect::Send { host: host.to_owned(), port };
+        let plan = Plan { effects: vec![reach.clone(), send.clone()], ..Plan::default() };
+        let request = PolicyRequest::new(&self.manifest, &plan, &self.session, &self.agent);
+        let request = PolicyRequest { read_foreign: self.read_foreign, ..request };
+        if !self.policy.explain(&request).iter().any(|matched| matched.rule.lends_git) {
+            return GitLending::Refused(format!("no rule has `lend = [\"git\"]` for `{host}`"));
+        }
+        let decision = self.evaluate(match service {
+            GitService::UploadPack => reach,
+            GitService::ReceivePack => send,
+        });
+        match decision.verdict {
+            Verdict::Deny => GitLending::Refused(denial(&decision)),
+            Verdict::Ask => GitLending::IfApproved,
+            Verdict::Allow => GitLending::Allowed,
+        }
     }
 
     fn evaluate(&self, effect: Effect) -> PolicyDecision {
@@ -180,6 +222,10 @@ impl HostPolicy for CallHostPolicy {
             // A deny wins over a grant, because the rules may be newer than the grant.
             Verdict::Deny => HostDecision::Refused(denial(&ruling)),
             Verdict::Allow => HostDecision::Granted,
+            Verdict::Ask if self.lent_hosts.contains(&(host.to_owned(), port)) => {
+                let why = "Git reaches it by the transport that is lent, and nothing else does";
+                HostDecision::Refused(why.to_owned())
+            }
             Verdict::Ask if self.granted.contains(&(granted_name(host).to_owned(), port)) => {
                 HostDecision::Granted
             }

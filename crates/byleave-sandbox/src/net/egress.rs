@@ -75,6 +75,15 @@ pub trait Resolver: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
+/// A service of the gate on a port of the loopback inside. It is no way out by itself: the gate answers each connection.
+pub trait InsideService: Send + Sync {
+    /// Returns the port.
+    fn port(&self) -> u16;
+
+    /// Serves one connection of a program inside.
+    fn serve(&self, stream: TcpStream) -> BoxFuture<'_, io::Result<()>>;
+}
+
 /// The resolver of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
@@ -137,6 +146,7 @@ pub struct Egress {
     credentials: Vec<Credential>,
     interception: Option<Arc<TlsInterceptor>>,
     answers_lookups: bool,
+    service: Option<Arc<dyn InsideService>>,
     log: NetworkLog,
     judged: Mutex<HostDecisionCache>,
     shut: watch::Sender<bool>,
@@ -217,6 +227,7 @@ impl Egress {
             credentials: Vec::new(),
             interception: None,
             answers_lookups: false,
+            service: None,
             judged: Mutex::default(),
             shut: watch::Sender::new(false),
             open: AtomicUsize::new(0),
@@ -249,6 +260,18 @@ impl Egress {
     pub fn without_local_ports(mut self) -> Self {
         self.opens_local = false;
         self
+    }
+
+    /// Sets a service of the gate. The port must be among those of the confinement.
+    #[must_use]
+    pub fn with_service(mut self, service: Arc<dyn InsideService>) -> Self {
+        self.service = Some(service);
+        self
+    }
+
+    /// Returns the service of the gate on this port of the loopback inside.
+    pub(crate) fn service_on(&self, port: u16) -> Option<Arc<dyn InsideService>> {
+        self.service.clone().filter(|service| service.port() == port)
     }
 
     /// Sets the limits.

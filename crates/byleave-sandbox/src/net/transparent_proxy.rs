@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::buffered_stream::BufferedStream;
 use super::decision_log::HostAccessMethod;
 use super::dns::{self, DnsAnswer};
-use super::egress::Egress;
+use super::egress::{Egress, InsideService};
 use super::host_normalize::{normalize_host, shorten};
 use super::refusal::{ConnectionError, ConnectionRefusedError};
 use super::session_router::{DefaultEgress, SessionRouter};
@@ -68,6 +68,8 @@ pub(crate) enum AcceptCheck {
     Refused(ConnectionRefusedError),
     /// It wants this host, which may be granted.
     Wants(String),
+    /// It is for a service of the gate.
+    Service(Arc<dyn InsideService>),
 }
 
 /// Returns the host that a connection to this address wants. A connection to the loopback wants that of the machine outside.
@@ -82,6 +84,9 @@ fn name_of(names: &NameAddressMap, address: IpAddr) -> Option<String> {
 /// Checks a connection to an address of this map before anything else happens. A program that connects and ends at once has
 /// then left its trace, however late the connection is served.
 pub(crate) fn check_accepted(door: &Egress, names: &NameAddressMap, to: SocketAddr) -> AcceptCheck {
+    if let Some(service) = door.service_on(to.port()).filter(|_| to.ip().is_loopback()) {
+        return AcceptCheck::Service(service);
+    }
     let (host, refusal) = match name_of(names, to.ip()) {
         None => (to.ip().to_string(), ConnectionRefusedError::UnknownAddress(to.ip())),
         Some(name) => match door.check_lookup(&name, &[to.port()]) {
@@ -97,8 +102,12 @@ pub(crate) fn check_accepted(door: &Egress, names: &NameAddressMap, to: SocketAd
 pub(crate) async fn serve(door: &Egress, check: AcceptCheck, stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let port = stream.local_addr()?.port();
+    if let AcceptCheck::Service(service) = check {
+        return service.serve(stream).await;
+    }
     let client = BufferedStream::tcp(stream);
     let why: ConnectionError = match check {
+        AcceptCheck::Service(_) => return Ok(()),
         AcceptCheck::Wants(name) => {
             match proxy::connect_upstream(door, &name, port, HostAccessMethod::Transparent).await {
                 Ok(upstream) => return tunnel::run(door, client, upstream).await,

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use byleave_core::effect::{Binding, Effect, Plan};
+use byleave_core::git_transport::GitService;
 use byleave_core::policy::{self, Layer, PathVariables, Policy, RuleFile, SkipExamples};
 use byleave_files::local_listener::LocalListeners;
 use byleave_sandbox::confinement::{Confinement, Network};
-use byleave_sandbox::from_plan::{CallHostPolicy, GrantError, RunEnvironment, build_confinement};
+use byleave_sandbox::from_plan::{CallHostPolicy, GitLending, GrantError, RunEnvironment, build_confinement};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, RunAs};
 use byleave_sandbox::net::egress::{BoxFuture, Egress, HostDecision, HostPolicy, Resolver};
@@ -329,6 +330,55 @@ fn hosts_are_judged_by_the_rules_and_by_what_was_granted() {
             "{effects:?}"
         );
     }
+}
+
+// req: E7
+#[test]
+fn a_git_transport_is_lent_by_a_rule_and_opens_its_host_to_nothing_else() {
+    let world = GrantFixture::new();
+    let rules = r#"
+        [[rule]]
+        id = "asks"
+        verdict = "ask"
+        send = "asked.test"
+        lend = ["git"]
+        reason = "x"
+        [[rule]]
+        id = "reads"
+        verdict = "allow"
+        reach = "read.test"
+        lend = ["git"]
+        reason = "x"
+        [[rule]]
+        id = "no"
+        verdict = "deny"
+        send = "read.test"
+        reason = "not there"
+        [[rule]]
+        id = "other"
+        verdict = "allow"
+        send = "other.test"
+        reason = "x"
+    "#;
+    let send = |host: &str| Effect::Send { host: host.into(), port: 443 };
+    let plan = Plan { effects: vec![send("asked.test"), send("unnamed.test")], ..Plan::default() };
+    let keeper = CallHostPolicy::new(world.policy(rules), &plan, "s".parse().unwrap(), "a".parse().unwrap());
+    let lending = |host: &str, service| keeper.git_lending(host, 443, service);
+    let (fetch, push) = (GitService::UploadPack, GitService::ReceivePack);
+    assert_eq!(lending("asked.test", push), GitLending::IfApproved);
+    assert_eq!(lending("asked.test", fetch), GitLending::IfApproved);
+    assert_eq!(lending("read.test", fetch), GitLending::Allowed);
+    assert_eq!(lending("read.test", push), GitLending::Refused("not there".into()));
+    for host in ["other.test", "unnamed.test"] {
+        assert!(matches!(lending(host, fetch), GitLending::Refused(_)), "{host}");
+    }
+    // The yes to the plan is for what is lent.
+    assert_eq!(keeper.decide("asked.test", 443), HostDecision::Granted);
+    let hosts = ["asked.test", "read.test"].map(|host| (host.to_owned(), 443));
+    let keeper = keeper.with_lent_hosts(hosts.into());
+    assert!(matches!(keeper.decide("asked.test", 443), HostDecision::Refused(_)));
+    assert_eq!(keeper.decide("read.test", 443), HostDecision::Granted, "a rule allows reading it");
+    assert_eq!(keeper.decide("unnamed.test", 443), HostDecision::Granted);
 }
 
 // req: E5

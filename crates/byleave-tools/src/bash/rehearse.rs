@@ -18,10 +18,11 @@ use crate::change_findings::ChangeFindings;
 use crate::copy_commit::{discard_copy, drop_copy, finish_commit, has_copy};
 use crate::execution_env::{NetworkAccess, PrepareCopyError, PreparedCopy};
 use crate::gate_lines::push_gate_line;
+use crate::git_lend::GitLender;
 use crate::new_repository::new_repositories;
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
-use crate::run_command::{self, CompletedCommand};
+use crate::run_command::{self, CommandNetwork, CompletedCommand};
 
 /// The words of the error with which a rename between file systems fails, in every program that prints it.
 const CROSS_DEVICE: &str = "cross-device link";
@@ -39,7 +40,8 @@ impl Rehearsable for Bash {
     fn rehearse(&self, arguments: Value, run: RunContext) -> BoxFuture<'_, Result<Rehearsal, RehearseError>> {
         let bash = self.clone();
         Box::pin(rehearse_blocking(move || {
-            bash.check_rehearsable(&run).map_err(RehearseError::Unavailable)?;
+            bash.check_rehearsable(&run)
+                .map_err(|why| RehearseError::Unavailable(bash.without_lending(why, &run)))?;
             bash.on_a_copy(arguments, &run, NetworkAccess::Blocked)
         }))
     }
@@ -123,13 +125,19 @@ impl Bash {
                     PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
                 }
             })?;
-        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, access));
+        let lender = GitLender::for_run(workplace, run, &confinement.files.cwd, access);
+        if let Some(lender) = &lender {
+            lender.prepare(&mut confinement);
+        }
+        let network = CommandNetwork { access, git: lender };
+        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, network));
         drop(ready.scratch_stacks);
         let failed_to_rename = ready.weaker_reason.is_none()
             && seen.as_ref().is_ok_and(|seen| {
                 seen.status == ExecutionStatus::Failed
                     && seen.reached_hosts.is_empty()
                     && seen.blocked_hosts.is_empty()
+                    && seen.git_transports.is_empty()
                     && seen.output.text.contains(CROSS_DEVICE)
             });
         if seen.is_err() || failed_to_rename {
@@ -146,12 +154,13 @@ impl Bash {
         confinement: &Confinement,
         text: &str,
         ready: &PreparedCopy,
-        (run, access): (&RunContext, NetworkAccess),
+        (run, network): (&RunContext, CommandNetwork),
     ) -> Result<Rehearsal, String> {
         let began = rehearsal_result::filesystem_now(confinement)?;
+        let (access, lender) = (network.access, network.git.clone());
         let workplace = &*self.workplace;
         let CompletedCommand { outcome, output: printed } =
-            run_command::run_command(workplace, confinement, text, access, run, self.output_bytes_max)?;
+            run_command::run_command(workplace, confinement, text, network, run, self.output_bytes_max)?;
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {
@@ -170,6 +179,11 @@ impl Bash {
             // What was not granted was refused while the command ran. That is part of its result.
             seen.blocked_hosts.clear();
             seen.reached_hosts = rehearsal_result::reached_hosts(&outcome);
+        }
+        if let Some(lender) = lender {
+            lender.report(&mut seen);
+        }
+        if access == NetworkAccess::Granted {
             return Ok(seen);
         }
         // This search is needed only for a quiet rehearsal; all others cause a question anyway.
@@ -177,6 +191,15 @@ impl Bash {
             seen.missing_guarantees.extend(rehearsal_result::newly_visible_hidden(confinement, began));
         }
         Ok(seen)
+    }
+
+    /// Adds to the reason why there is no rehearsal that a yes then lends nothing.
+    fn without_lending(&self, why: String, run: &RunContext) -> String {
+        let lender = GitLender::for_run(&self.workplace, run, &run.context.cwd, NetworkAccess::Blocked);
+        match lender.is_some_and(|lender| lender.needs_rehearsal()) {
+            true => format!("{why}; no Git transport is lent without one, so run Git in a call of its own"),
+            false => why,
+        }
     }
 
     /// Checks whether the call may be rehearsed. A run that reads something that needs a question cannot be rehearsed, because its content

@@ -23,6 +23,7 @@ mod diagnostics;
 mod fatigue;
 mod files;
 mod git_later;
+mod git_lend;
 mod hands;
 mod hostile;
 mod hostile_searching;

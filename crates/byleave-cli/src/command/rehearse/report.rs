@@ -41,6 +41,9 @@ pub(super) fn show(screen: &mut Console, rehearsal: &Rehearsal, cwd: &Path, took
             &format!("the command tried to use the network, and had none: {host}{port}"),
         );
     }
+    for lent in &rehearsal.git_transports {
+        screen.message_with_tone(Tone::Careful, "careful:", &one_line(&lent.describe()));
+    }
     if rehearsal.leftover_processes > 0 {
         screen.message_with_tone(
             Tone::Careful,

@@ -29,6 +29,7 @@ pub(super) const RULE_KEYS: &[&str] = &[
     "remember",
     "challenge",
     "private",
+    "lend",
     "guarantees",
     "delegate",
     "matches",
