@@ -6,17 +6,20 @@ use std::pin::pin;
 
 use anyhow::Result;
 use byleave_gate::approver::Reply;
-use byleave_gate::core::id::CallId;
+use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::core::id::{CallId, QuestionId};
 use byleave_gate::core::question::Question;
+use byleave_gate::core::record::{Attempt, QuestionClosure};
 use byleave_gate::gate::{Gate, SubmittedAnswer};
 use byleave_gate::result::CallStatus;
 use byleave_tools::CommandHost;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::app_context::AppContext;
 use crate::console::{Console, prose};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::hook;
+use crate::hook::{self, TicketStore};
 use crate::live_output::LiveReporter;
 use crate::resolved_options::ResolvedOptions;
 use crate::tool_catalog::command_host;
@@ -53,7 +56,7 @@ pub(crate) async fn record_waivers(gate: &Gate, options: &ResolvedOptions) -> Re
 
 /// Answers a question in the person's name and continues its call.
 pub(crate) async fn answer_and_drive(
-    gate: &Gate,
+    (gate, house): (&Gate, &AppContext),
     question: &Question,
     reply: Reply,
     options: &ResolvedOptions,
@@ -62,7 +65,40 @@ pub(crate) async fn answer_and_drive(
     let by = options.person.clone();
     let given = SubmittedAnswer { question: question.id, digest: question.digest(), reply, approver: by };
     let call = gate.answer(given).await.map_err(CliError::from)?;
-    Ok(drive(gate, call, hook::resume(gate, call, options), options, screen).await)
+    let work = async { follow_run(gate, house, hook::resume(gate, call, options).await, options).await };
+    Ok(drive(gate, call, work, options, screen).await)
+}
+
+/// Waits while another process runs a call, and returns what came of it. It has started the call, because the answer reached it first.
+///
+/// A call that no process has started, and one that an agent starts, are left as they are: nobody knows when that will be.
+pub(crate) async fn follow_run(
+    gate: &Gate,
+    house: &AppContext,
+    mut status: CallStatus,
+    options: &ResolvedOptions,
+) -> CallStatus {
+    while let CallStatus::RunningElsewhere { call } = status {
+        let is_of_an_agent = TicketStore::new(options).find(call).is_ok_and(|ticket| ticket.is_some());
+        let stored = house.audit_log.record(call).await.ok().flatten();
+        let is_started =
+            stored.is_some_and(|stored| matches!(stored.record.attempt(), Some(Attempt::Open(_))));
+        if is_of_an_agent || !is_started {
+            return status;
+        }
+        gate.wait_for_progress(&status).await;
+        status = gate.resume(call).await;
+    }
+    status
+}
+
+/// Says how a question was answered, if it was, and by whom. Not escaped.
+pub(crate) async fn closing_words(house: &AppContext, call: CallId, question: QuestionId) -> Option<String> {
+    let stored = house.audit_log.record(call).await.ok().flatten()?;
+    match stored.record.question_closure(question)? {
+        QuestionClosure::Answered { answer, .. } => Some(answer.description()),
+        QuestionClosure::Expired | QuestionClosure::ApproverFailed(_) => None,
+    }
 }
 
 /// Waits for the work on a call. Ctrl-C cancels it; a second Ctrl-C exits at once.

@@ -5,6 +5,7 @@ use byleave_gate::gate::Gate;
 use byleave_gate::result::CallStatus;
 
 use crate::app_context::AppContext;
+use crate::drive_call;
 use crate::hook;
 use crate::mcp_servers;
 use crate::resolved_options::ResolvedOptions;
@@ -22,5 +23,6 @@ pub(crate) async fn resume(
         Ok(servers) => servers.problems().iter().for_each(|problem| tracing::warn!("{problem}")),
         Err(error) => tracing::warn!(%call, "cannot start the MCP server of the call: {error}"),
     }
-    hook::resume(gate, call, options).await
+    let status = hook::resume(gate, call, options).await;
+    drive_call::follow_run(gate, house, status, options).await
 }

@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use crate::app_context::AppContext;
 use crate::args::AskArg;
 use crate::call_display::{format_status, past_words};
-use crate::drive_call::record_waivers;
+use crate::drive_call::{closing_words, record_waivers};
 use crate::error::CliError;
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
@@ -177,6 +177,10 @@ impl QuestionBackend for LocalBackend {
             Ok(past) => past_words(&past, leave),
             Err(fault) => vec![format!("cannot read past calls: {fault}")],
         }
+    }
+
+    fn answered_elsewhere(&self, sheet: &QuestionView) -> Option<String> {
+        self.handle.block_on(closing_words(&self.house, sheet.call, sheet.question.id))
     }
 
     fn last_change(&self) -> Option<String> {

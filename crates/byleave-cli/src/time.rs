@@ -1,10 +1,11 @@
-//! Times for people: in UTC or relative, and durations.
+//! Times for people: on the clock of this machine, in UTC or relative, and durations.
 
 use byleave_gate::clock::{Clock as _, SystemClock};
 use byleave_gate::core::call::Millis;
 
-use byleave_gate::core::time_format::civil_date;
+use byleave_gate::core::time_format::{LocalTime, civil_date};
 pub(crate) use byleave_gate::core::time_format::{format_duration, format_utc};
+use chrono::{Local, LocalResult, NaiveDateTime, Offset as _, TimeZone as _};
 
 use crate::error::CliError;
 
@@ -16,6 +17,31 @@ pub(crate) const DAY: Millis = 24 * HOUR;
 /// Returns the current time.
 pub(crate) fn now() -> Millis {
     SystemClock.now()
+}
+
+/// Returns how many seconds the person's clock is ahead of UTC at a time. `TZ` says which clock that is, as for other programs.
+pub(crate) fn utc_offset(at: Millis) -> i32 {
+    let at = i64::try_from(at).ok().and_then(|at| Local.timestamp_millis_opt(at).single());
+    at.map_or(0, |at| at.offset().fix().local_minus_utc())
+}
+
+/// Formats a time on the person's clock.
+pub(crate) fn format_local(at: Millis) -> String {
+    LocalTime::new(at, utc_offset(at)).to_string()
+}
+
+/// Returns the time at which the person's clock shows this. `shown` is what a clock in UTC would show at the same time.
+fn from_local(shown: Millis) -> Millis {
+    let shown_at = i64::try_from(shown).ok().and_then(chrono::DateTime::from_timestamp_millis);
+    let Some(shown_at) = shown_at else { return shown };
+    let naive: NaiveDateTime = shown_at.naive_utc();
+    match Local.from_local_datetime(&naive) {
+        LocalResult::Single(at) | LocalResult::Ambiguous(at, _) => {
+            u64::try_from(at.timestamp_millis()).unwrap_or(0)
+        }
+        // The clock was put forward over this time.
+        LocalResult::None => shown.saturating_add_signed(-i64::from(utc_offset(shown)) * 1_000),
+    }
 }
 
 /// Formats a day since 1970-01-01 as its date.
@@ -57,16 +83,19 @@ pub(crate) fn parse_duration(typed: &str) -> Result<Millis, CliError> {
     number.checked_mul(each).filter(|ms| *ms > 0).ok_or_else(wrong)
 }
 
-/// Parses a time: a duration ago, or a date with or without a time of day, in UTC.
+/// Parses a time: a duration ago, or a date with or without a time of day, on the person's clock. A `Z` at the end means UTC.
 pub(crate) fn parse_time(typed: &str, now: Millis) -> Result<Millis, CliError> {
     let wrong = || {
         CliError::new(format!("`{typed}` is not a valid time")).hint(
-            "write how long ago (a number and s, m, h, d or w, as in `2h`) or a date in UTC, as in `2026-03-01` or `2026-03-01T14:30`",
+            "write how long ago (a number and s, m, h, d or w, as in `2h`) or a date, as in `2026-03-01` or `2026-03-01T14:30`; `2026-03-01T14:30Z` is in UTC",
         )
     };
     match parse_duration(typed) {
         Ok(span) => Ok(now.saturating_sub(span)),
-        Err(_) => dated(typed).ok_or_else(wrong),
+        Err(_) => {
+            let shown = dated(typed).ok_or_else(wrong)?;
+            Ok(if typed.ends_with('Z') { shown } else { from_local(shown) })
+        }
     }
 }
 
@@ -115,13 +144,17 @@ mod tests {
             assert_eq!(format_utc(parse_time(typed, now).unwrap()), wanted, "{typed}")
         };
         check("2h", "2024-02-29 22:00:00Z");
-        check("2024-02-29", "2024-02-29 00:00:00Z");
-        check("2000-02-29T12:34:56", "2000-02-29 12:34:56Z");
+        check("2024-02-29T00:00Z", "2024-02-29 00:00:00Z");
+        check("2000-02-29T12:34:56Z", "2000-02-29 12:34:56Z");
         check("2100-12-31 23:59Z", "2100-12-31 23:59:00Z");
-        check("1970-01-01", "1970-01-01 00:00:00Z");
-        check("9999-12-31", "9999-12-31 00:00:00Z");
+        check("1970-01-01T00:00Z", "1970-01-01 00:00:00Z");
+        check("9999-12-31T00:00Z", "9999-12-31 00:00:00Z");
         for days in (0..200_000).step_by(11) {
-            assert_eq!(parse_time(&date(days), now).unwrap(), days * DAY);
+            assert_eq!(parse_time(&format!("{}T00:00Z", date(days)), now).unwrap(), days * DAY);
+        }
+        // Without a `Z` it is what the clock of the reader shows.
+        for typed in ["2024-02-29 12:00:00", "2024-07-01 00:00:00"] {
+            assert_eq!(format_local(parse_time(typed, now).unwrap()), typed);
         }
         for wrong in [
             "",

@@ -117,6 +117,39 @@ pub enum Answer {
     Abort,
 }
 
+impl Answer {
+    /// Returns the answer in a few words.
+    pub const fn description(&self) -> &'static str {
+        match self {
+            Self::Yes { .. } => "yes",
+            Self::No { .. } => "no",
+            Self::Edit { .. } => "yes, with changes",
+            Self::Partial { .. } => "yes to a part",
+            Self::StandingApproval(_) => "yes, with a standing approval",
+            Self::Result { .. } => "a result in the place of the tool",
+            Self::Abort => "abort",
+        }
+    }
+
+    /// Returns what the person said with the answer: the note, the instructions, or the scope of the standing approval. Not escaped.
+    pub fn remark(&self) -> Option<String> {
+        match self {
+            Self::Yes { note } | Self::Edit { note, .. } | Self::Partial { note, .. } => note.clone(),
+            Self::No { feedback } => feedback.clone(),
+            Self::StandingApproval(approval) => Some(approval.describe_scope()),
+            Self::Result { .. } | Self::Abort => None,
+        }
+    }
+}
+
+impl RecordedAnswer {
+    /// Returns what was answered, by whom, and the remark. Not escaped.
+    pub fn description(&self) -> String {
+        let remark = self.answer.remark().map(|remark| format!(": {remark}")).unwrap_or_default();
+        format!("{} by {}{remark}", self.answer.description(), self.approver.name)
+    }
+}
+
 /// An answer on the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -8,6 +8,7 @@
 //! A screen must show the lines in order, left to right, in one size, and must not interpret markup in them. It wraps them with
 //! [`Rendering::wrap`], or with an equivalent that repeats the gutter: a wrapped line must not look like one of our lines.
 
+mod account;
 mod card;
 mod change;
 mod effect;
@@ -17,6 +18,7 @@ mod sections;
 mod value;
 mod writer;
 
+pub use account::{AccountSource, AgentReport, CallAccount, ChangesState};
 pub use card::{CardChange, CardChanges, CardHeadline, QuestionCard, QuestionClass};
 pub use line::{LineRole, RenderLine, Rendering};
 pub use rehearsal::summarize_changes;

@@ -35,6 +35,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod agent_report;
 pub mod approver;
 pub mod audit_log;
 pub mod boxed;

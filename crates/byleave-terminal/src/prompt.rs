@@ -205,6 +205,12 @@ impl ActivePrompt {
         tty.draw(&buf, cursor).map_err(|error| broke(&error))
     }
 
+    /// Says how the question was answered in another place, if it was.
+    fn answered_elsewhere(&self) -> Option<String> {
+        let is_withdrawn = self.withdrawn.load(Ordering::Relaxed);
+        is_withdrawn.then(|| self.backing.answered_elsewhere(&self.sheet)).flatten()
+    }
+
     /// Returns the line that stays on the screen after a question is gone.
     fn last_words(&self, held: &Result<Reply, ApproverError>) -> String {
         let tool = make_visible(&self.sheet.resolved_tool.tool, EscapeLevel::Name);
@@ -220,6 +226,9 @@ impl ActivePrompt {
             Ok(Reply::Result { .. }) => "answered in the place of the tool".to_owned(),
             Ok(Reply::Abort) => "abort".to_owned(),
             Err(ApproverError::Later) => "left open for a later answer".to_owned(),
+            Err(_) if let Some(answer) = self.answered_elsewhere() => {
+                format!("answered elsewhere: {}", make_visible(&answer, EscapeLevel::Text))
+            }
             Err(fault) => format!("not answered: {}", make_visible(&fault.to_string(), EscapeLevel::Text)),
         };
         format!("asked about {tool}: {came}")

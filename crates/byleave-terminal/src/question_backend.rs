@@ -13,6 +13,10 @@ pub trait QuestionBackend: Send + Sync + 'static {
     fn covered_calls(&self, _leave: &StandingApproval) -> Vec<String> {
         vec!["the past calls that match are unknown".to_owned()]
     }
+    /// Says how a question was answered elsewhere, or returns `None` if it was not.
+    fn answered_elsewhere(&self, _sheet: &QuestionView) -> Option<String> {
+        None
+    }
     /// Describes what an undo would revert, or returns `None` if there is nothing.
     fn last_change(&self) -> Option<String> {
         None

@@ -17,7 +17,7 @@ use crate::args::{AskArg, ModeArg};
 use crate::command::session;
 use crate::console::{Console, Tone, one_line};
 use crate::default_session;
-use crate::drive_call::{drive, record_waivers};
+use crate::drive_call::{drive, follow_run, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
@@ -114,7 +114,13 @@ pub(crate) async fn run(
     }
     let _mark = TerminalMark::set(options, ask, call.id);
     let tool = call.tool.clone();
-    let driven = drive(&gate, call.id, gate.advance(call), options, screen).await;
+    let id = call.id;
+    let work = async {
+        let status = gate.advance(call).await;
+        // A person who answers in another place continues the call there. Its result is shown here, too.
+        if ask == AskArg::Terminal { follow_run(&gate, &house, status, options).await } else { status }
+    };
+    let driven = drive(&gate, id, work, options, screen).await;
     if let CallStatus::Waiting { question, .. } = &driven.call_status {
         let view = gate.question_view(question.id).await;
         let what = view.map_or_else(|_| one_line(&tool), |view| notify::short_text(&view));

@@ -20,11 +20,13 @@ use tokio::sync::oneshot;
 use crate::app_context::AppContext;
 use crate::args::AskArg;
 use crate::console::{Console, prose};
-use crate::drive_call::{drive, record_waivers};
+use crate::drive_call::{closing_words, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook::TicketStore;
+use crate::notify;
 use crate::resolved_options::ResolvedOptions;
+use crate::short_ids::short;
 
 #[derive(Debug, Group)]
 pub(crate) struct HookTicketArgs {
@@ -64,7 +66,32 @@ pub(crate) async fn run(
     let (over, is_over) = oneshot::channel::<()>();
     let streams = !gate.has_output_reviewers();
     let printing = streams.then(|| tokio::spawn(print(gate.subscribe(), call, is_over)));
-    let driven = drive(&gate, call, gate.resume(call), &options, screen).await;
+    let mut driven = drive(&gate, call, gate.resume(call), &options, screen).await;
+    let mut asked = None;
+    while let (CallStatus::Waiting { question, .. }, false) = (&driven.call_status, driven.interrupted) {
+        // The agent cannot begin the call again, so this process stays for the answer.
+        if asked.replace(question.id) != Some(question.id) {
+            let id = short(&question.id);
+            screen.message(&format!(
+                "byleave: waiting: a person must answer question {id} first (`byleave inbox show {id}`)"
+            ));
+            let what = gate.question_view(question.id).await;
+            let what = what.map_or_else(|_| "bash".to_owned(), |view| notify::short_text(&view));
+            // A person without a notification still finds the question in the inbox.
+            drop(notify::try_notify(&options.settings, question, &what));
+        }
+        let waiting = driven.call_status;
+        let work = async {
+            gate.wait_for_progress(&waiting).await;
+            gate.resume(call).await
+        };
+        driven = drive(&gate, call, work, &options, screen).await;
+    }
+    if let Some(question) = asked
+        && let Some(answer) = closing_words(&house, call, question).await
+    {
+        screen.message(&prose(&format!("byleave: answered: {answer}")));
+    }
     drop(over);
     let printed = match printing {
         Some(printing) => printing.await.unwrap_or(false),
@@ -72,8 +99,8 @@ pub(crate) async fn run(
     };
     match &driven.call_status {
         CallStatus::Settled(result) => Ok(told(result, printed, screen)),
-        _ => Err(CliError::not_run("the result is held until a person releases it")
-            .hint("`byleave inbox` shows it")
+        _ => Err(CliError::not_run("the call is not done, and its result is not known here")
+            .hint("`byleave log show` shows it")
             .into()),
     }
 }

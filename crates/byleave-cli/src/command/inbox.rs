@@ -147,7 +147,8 @@ async fn answered(
         Reply::Result { .. } => None,
         _ => Some(mcp_servers::attach_for_call(&gate, house, options, sheet.call).await?),
     };
-    let driven = drive_call::answer_and_drive(&gate, &sheet.question, reply, options, screen).await?;
+    let driven =
+        drive_call::answer_and_drive((&gate, house), &sheet.question, reply, options, screen).await?;
     call_display::print_status(screen, &driven.call_status);
     Ok(driven.status())
 }

@@ -1,13 +1,16 @@
 //! `byleave log`: lists, shows, follows and counts the calls in the audit log.
 
+mod account;
 mod follow;
 mod stats;
 
 use anyhow::Result;
+use byleave_gate::agent_report;
 use byleave_gate::audit_log::export::{self, ExportedRecord, IncludeContents};
 use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::refusal::Code;
+use byleave_gate::ledger::CallSummary;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, Subcommand, ValueEnum};
 
@@ -22,7 +25,7 @@ use crate::exit_status::ExitStatus;
 use crate::json_output;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
-use crate::time::{format_utc, now, parse_time};
+use crate::time::{format_local, now, parse_time};
 
 #[derive(Debug, Group)]
 pub(crate) struct LogArgs {
@@ -34,11 +37,14 @@ pub(crate) struct LogArgs {
 
 #[derive(Debug, Subcommand)]
 enum LogCommand {
-    /// Show the record of a call, entry by entry
+    /// Show what happened in a call: who asked, who answered what, and what it changed
     Show {
         /// Call id
         call: String,
-        /// Include the contents: arguments, plan and output
+        /// Show the record entry by entry
+        #[arg(long)]
+        full: bool,
+        /// Include the contents: arguments, plan and output (implies `--full`)
         #[arg(long)]
         contents: bool,
     },
@@ -51,7 +57,10 @@ enum LogCommand {
     Stats(StatsArgs),
 }
 
-/// The six outcomes, as the audit log names them.
+/// The number of calls of a list that are read from their records. Those after them show the summary of their effects.
+const ACCOUNTS_MAX: usize = 200;
+
+/// The seven outcomes, as the audit log names them.
 const OUTCOMES: [&str; 7] = ["completed", "failed", "withheld", "refused", "dry-run", "unknown", "answered"];
 
 #[derive(Debug, Default, Group)]
@@ -73,13 +82,13 @@ pub(crate) struct LogFilterArgs {
     /// Only calls refused with this code (see docs/refusals)
     #[arg(long, hide_possible_values = true, value_parser = PossibleValuesParser::new(codes()))]
     pub(crate) code: Option<String>,
-    /// Only calls received since: a duration, as in `2h`, or a UTC date, as in `2026-03-01` or `2026-03-01T14:30`
+    /// Only calls received since: a duration, as in `2h`, or a date, as in `2026-03-01` or `2026-03-01T14:30`
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
     /// Only calls received before: same format as `--since`
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
-    /// Only calls with this text in their summary, as shown in the list (case-insensitive)
+    /// Only calls with this text in the summary of their effects (case-insensitive)
     #[arg(long)]
     pub(crate) text: Option<String>,
     /// Only calls that a person was asked about
@@ -122,8 +131,13 @@ pub(crate) async fn run(
 ) -> Result<ExitStatus> {
     match typed.command {
         None => list(typed.filter, options, screen).await,
-        Some(LogCommand::Show { call, contents }) => {
-            show(&call, include_contents(contents), options, screen).await
+        Some(LogCommand::Show { call, full, contents }) => {
+            let house = AppContext::open_to_read(options, None)?;
+            let call = short_ids::call(&house, &call).await?;
+            match full || contents || screen.json() {
+                true => show(&house, call, include_contents(contents), screen).await,
+                false => account::show(&house, call, options, screen).await,
+            }
         }
         Some(LogCommand::Follow(typed)) => follow::run(typed, options, screen).await,
         Some(LogCommand::Stats(typed)) => stats::run(typed, options, screen).await,
@@ -151,29 +165,78 @@ async fn list(which: LogFilterArgs, options: &ResolvedOptions, screen: &mut Cons
         until: which.until.as_deref().map(|typed| parse_time(typed, now)).transpose()?,
     };
     let house = AppContext::open_to_read(options, None)?;
-    let calls = house.audit_log.calls(filter, PageRequest::with_limit(which.list.limit)).await?;
     if screen.json() {
+        let calls = house.audit_log.calls(filter, PageRequest::with_limit(which.list.limit)).await?;
         screen.value(&calls.iter().map(json_output::call_item).collect());
-    } else if calls.is_empty() {
-        screen.message("the audit log has no such call");
-    } else {
-        let rows: Vec<Vec<String>> = calls.iter().map(row).collect();
-        table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
+        return Ok(ExitStatus::Completed);
     }
+    let calls = calls_without_reports(&house, filter, which.list.limit).await?;
+    if calls.is_empty() {
+        screen.message("the audit log has no such call");
+        return Ok(ExitStatus::Completed);
+    }
+    let mut rows = Vec::new();
+    for (item, place) in calls.iter().zip(0..) {
+        let told = match place < ACCOUNTS_MAX {
+            true => account::short_text(&house, item.call, options).await?,
+            false => None,
+        };
+        rows.push(row(item, told));
+    }
+    table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
     Ok(ExitStatus::Completed)
 }
 
-fn row(item: &CallItem) -> Vec<String> {
+/// Lists the newest calls. The report of an agent about its call is a part of that call, unless the list is about reports.
+async fn calls_without_reports(
+    house: &AppContext,
+    filter: CallFilter,
+    limit: usize,
+) -> Result<Vec<CallItem>> {
+    let with_reports = filter.tool.as_deref() == Some(agent_report::TOOL);
+    let (mut found, mut page) = (Vec::new(), PageRequest::with_limit(limit));
+    while found.len() < limit {
+        let items = house.audit_log.calls(filter.clone(), page).await?;
+        page.after = items.last().map(|item| item.cursor);
+        let is_last = items.len() < limit;
+        for item in items {
+            if with_reports || !is_part_of_a_call(house, &item).await? {
+                found.push(item);
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Checks whether it is the report of an agent about a call of its own that is in the audit log, too. Nothing else is left out of a list.
+async fn is_part_of_a_call(house: &AppContext, item: &CallItem) -> Result<bool> {
+    let CallSummary { tool, session, .. } = &item.call_summary;
+    let Some(call) = agent_report::reported_call(tool, session.as_str(), item.outcome.as_deref()) else {
+        return Ok(false);
+    };
+    let of = house.audit_log.record(call).await?;
+    let agent = of.as_ref().and_then(|of| of.record.header()).map(|header| header.agent.as_str());
+    Ok(agent.is_some_and(|agent| agent_report::session_name(agent, Some(call)) == session.as_str()))
+}
+
+fn row(item: &CallItem, told: Option<(String, Option<String>)>) -> Vec<String> {
     let outcome = item.outcome.as_deref().unwrap_or(item.state.as_str());
     let code = item.code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
+    let (what, answer) = told.unwrap_or_else(|| (one_line(&item.call_summary.summary), None));
+    let answer = answer.map(|answer| format!(", {answer}")).unwrap_or_default();
     vec![
         short(&item.call),
-        format_utc(item.opened_at),
+        format_local(item.opened_at),
         one_line(&item.call_summary.agent),
         one_line(item.call_summary.session.as_str()),
         one_line(&item.call_summary.tool),
-        one_line(&format!("{outcome}{code}")),
-        one_line(&item.call_summary.summary),
+        one_line(&format!("{outcome}{code}{answer}")),
+        // Accounts are escaped already.
+        what,
     ]
 }
 
@@ -189,13 +252,12 @@ pub(super) async fn record(
 }
 
 async fn show(
-    call: &str,
+    house: &AppContext,
+    call: CallId,
     contents: IncludeContents,
-    options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let house = AppContext::open_to_read(options, None)?;
-    let found = record(&house, short_ids::call(&house, call).await?, contents).await?;
+    let found = record(house, call, contents).await?;
     if screen.json() {
         screen.value(&found.to_json());
         return Ok(ExitStatus::Completed);
@@ -218,7 +280,7 @@ async fn show(
     screen.line("");
     for (seq, entry) in found.stored.record.entries().iter().enumerate() {
         let remark = one_line(&export::describe_entry(entry));
-        let line = format!("{seq:>3}  {}  {:<22}  {remark}", format_utc(entry.at), entry.event.kind());
+        let line = format!("{seq:>3}  {}  {:<22}  {remark}", format_local(entry.at), entry.event.kind());
         screen.line(line.trim_end());
     }
     for content in &found.contents {

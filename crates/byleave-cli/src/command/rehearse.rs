@@ -21,19 +21,19 @@ use byleave_gate::core::question::Question;
 use byleave_gate::core::question_view::{QuestionView, RehearsalView};
 use byleave_gate::core::refusal::Code;
 use byleave_gate::core::rehearsal::Rehearsal;
-use byleave_gate::gate::Gate;
+use byleave_gate::gate::{AnswerError, Gate};
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus};
 use byleave_sandbox::guarantee::Guarantee;
 use clap::Args as Group;
 use serde_json::json;
 
-use self::keyboard::{KeyReader, KeyboardInput};
+use self::keyboard::{KeyReader, KeyboardInput, QuestionClosed};
 use crate::app_context::{AppContext, recover_and_gc_copies};
 use crate::args::{AskArg, guarantee};
 use crate::call_display::{self, relative};
 use crate::console::{Console, Tone, prose};
 use crate::default_session;
-use crate::drive_call::{DriveResult, answer_and_drive, drive, record_waivers};
+use crate::drive_call::{DriveResult, answer_and_drive, closing_words, drive, follow_run, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::{ResolvedOptions, real_path};
@@ -102,17 +102,26 @@ pub(crate) async fn run(
     let sheet = gate.question_view(question.id).await.map_err(CliError::from)?;
     let took = began.elapsed();
     let Some(RehearsalView::Ran { rehearsal, .. }) = &sheet.rehearsal else {
-        return not_rehearsed(&gate, question, &sheet, id, options, screen).await;
+        return not_rehearsed((&gate, &house), question, &sheet, id, options, screen).await;
     };
     if !screen.json() {
         report::show(screen, rehearsal, Path::new(&options.cwd), took, typed.diff);
     }
     let told = |committed: bool| json!({ "call": id, "committed": committed, "rehearsal": rehearsal });
-    let chosen = choose(&typed, rehearsal, options, screen).await?;
+    let gates = (&gate, &house);
+    let mut answered: QuestionClosed<'_> = Box::pin(until_answered(&gate, &driven.call_status));
+    let chosen = choose(&typed, rehearsal, &mut answered, options, screen).await?;
+    drop(answered);
     if let RehearsalChoice::Interrupted = chosen {
-        answer_and_drive(&gate, question, Reply::No { feedback: None }, options, screen).await?;
+        if is_answered(&gate, question).await {
+            return elsewhere(gates, question, id, options, screen).await;
+        }
+        answer_and_drive(gates, question, Reply::No { feedback: None }, options, screen).await?;
         screen.message("interrupted: the run is discarded, and nothing has changed");
         return Ok(ExitStatus::Aborted);
+    }
+    if let RehearsalChoice::Answered = chosen {
+        return elsewhere(gates, question, id, options, screen).await;
     }
     let RehearsalChoice::Reply(reply) = chosen else {
         if screen.json() {
@@ -130,7 +139,11 @@ pub(crate) async fn run(
         return Ok(ExitStatus::Waiting);
     };
     let is_dropped = matches!(reply, Reply::No { .. });
-    let driven = answer_and_drive(&gate, question, reply, options, screen).await?;
+    // Somebody else may have been faster.
+    if is_answered(&gate, question).await {
+        return elsewhere(gates, question, id, options, screen).await;
+    }
+    let driven = answer_and_drive(gates, question, reply, options, screen).await?;
     let output = match &driven.call_status {
         _ if is_dropped => {
             if screen.json() {
@@ -230,12 +243,43 @@ enum RehearsalChoice {
     Later,
     /// Ctrl-C was pressed.
     Interrupted,
+    /// The question was answered in another place.
+    Answered,
+}
+
+/// Waits until a question no longer waits for an answer.
+async fn until_answered(gate: &Gate, waiting: &CallStatus) {
+    let CallStatus::Waiting { question, .. } = waiting else { return };
+    while !is_answered(gate, question).await {
+        gate.wait_for_progress(waiting).await;
+    }
+}
+
+async fn is_answered(gate: &Gate, question: &Question) -> bool {
+    matches!(gate.question_view(question.id).await, Err(AnswerError::QuestionClosed))
+}
+
+/// Shows what came of a call whose question was answered in another place.
+async fn elsewhere(
+    (gate, house): (&Gate, &AppContext),
+    question: &Question,
+    call: CallId,
+    options: &ResolvedOptions,
+    screen: &mut Console,
+) -> Result<ExitStatus> {
+    if let Some(answer) = closing_words(house, call, question.id).await {
+        screen.message_with_tone(Tone::Strong, "answered elsewhere:", &prose(&answer));
+    }
+    let work = async { follow_run(gate, house, gate.resume(call).await, options).await };
+    let driven = drive(gate, call, work, options, screen).await;
+    Ok(ended(screen, &driven))
 }
 
 /// Returns the choice from the options, or asks the person.
 async fn choose(
     typed: &RehearseArgs,
     rehearsal: &Rehearsal,
+    answered: &mut QuestionClosed<'_>,
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<RehearsalChoice> {
@@ -264,52 +308,55 @@ async fn choose(
         let is_divisible = rehearsal.changes.list.len() > 1 && rehearsal.is_committable();
         let (some, keys) = if is_divisible { ("  [p] only some", "ynldp") } else { ("", "ynld") };
         let asked = format!("{apply}  [n] discard it{some}  [d] differences  [l] later > ");
-        match keyboard.prompt(&asked, keys).await? {
+        match keyboard.prompt(&asked, keys, answered).await? {
             KeyboardInput::Key(key) => match key {
                 'y' => return Ok(yes()),
                 'n' => return Ok(no()),
                 'l' => return Ok(RehearsalChoice::Later),
                 'd' => differences(screen, &rehearsal.changes, Path::new(&options.cwd)),
-                'p' => match some_of(rehearsal, options, &mut keyboard).await? {
-                    Some(paths) if !paths.is_empty() => {
-                        return Ok(RehearsalChoice::Reply(Reply::Partial { paths, note: None }));
-                    }
-                    Some(_) => {}
-                    None => return Ok(RehearsalChoice::Interrupted),
+                'p' => match some_of(rehearsal, options, &mut keyboard, answered).await? {
+                    RehearsalChoice::Later => {}
+                    chosen => return Ok(chosen),
                 },
                 _ => {}
             },
             KeyboardInput::End => return Ok(RehearsalChoice::Later),
             KeyboardInput::Interrupt => return Ok(RehearsalChoice::Interrupted),
+            KeyboardInput::Answered => return Ok(RehearsalChoice::Answered),
         }
     }
 }
 
-/// Asks for each change whether it is applied. Returns the paths, or `None` after Ctrl-C.
+/// Asks for each change whether it is applied. If none is, the person chooses again.
 async fn some_of(
     rehearsal: &Rehearsal,
     options: &ResolvedOptions,
     keyboard: &mut KeyReader,
-) -> Result<Option<Vec<String>>> {
+    answered: &mut QuestionClosed<'_>,
+) -> Result<RehearsalChoice> {
     let mut applied = Vec::new();
     for change in &rehearsal.changes.list {
         let path = relative(&change.path, Path::new(&options.cwd));
         // The question names what happens to the file, because "keep" would mean the opposite for a deletion.
         let verb = change.kind().verb();
         let asked = format!("{verb} {path}?  [y] {verb} it  [n] leave it as it was > ");
-        match keyboard.prompt(&asked, "yn").await? {
+        match keyboard.prompt(&asked, "yn", answered).await? {
             KeyboardInput::Key('y') => applied.push(change.path.clone()),
             KeyboardInput::Key(_) => {}
-            KeyboardInput::End => return Ok(Some(Vec::new())),
-            KeyboardInput::Interrupt => return Ok(None),
+            KeyboardInput::End => return Ok(RehearsalChoice::Later),
+            KeyboardInput::Interrupt => return Ok(RehearsalChoice::Interrupted),
+            KeyboardInput::Answered => return Ok(RehearsalChoice::Answered),
         }
     }
-    Ok(Some(applied))
+    if applied.is_empty() {
+        return Ok(RehearsalChoice::Later);
+    }
+    Ok(RehearsalChoice::Reply(Reply::Partial { paths: applied, note: None }))
 }
 
 /// Reports that it could not run on a copy. Nothing is run in another way, and the question is closed.
 async fn not_rehearsed(
-    gate: &Gate,
+    gates: (&Gate, &AppContext),
     question: &Question,
     sheet: &QuestionView,
     id: CallId,
@@ -321,7 +368,7 @@ async fn not_rehearsed(
         _ => "no reason was given".to_owned(),
     };
     answer_and_drive(
-        gate,
+        gates,
         question,
         Reply::No { feedback: Some("cannot run on a copy".into()) },
         options,

@@ -169,7 +169,7 @@ async fn take_back(
     let (gate, undo) = prepare_undo(call, force, house, options).await?;
     let driven = drive(&gate, undo.id, gate.advance(undo), options, screen).await;
     let CallStatus::Waiting { question, .. } = &driven.call_status else { return Ok(driven) };
-    answer_and_drive(&gate, question, Reply::Yes { note: None }, options, screen).await
+    answer_and_drive((&gate, house), question, Reply::Yes { note: None }, options, screen).await
 }
 
 /// `byleave diff`: shows what a call changed, or would change after a yes.

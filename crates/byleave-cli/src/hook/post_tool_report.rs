@@ -1,5 +1,6 @@
 //! The agent's report about its tool afterwards. It has a record of its own, which names the call that allowed it.
 
+use byleave_gate::agent_report;
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::manifest::{Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::tickets::HookTicket;
 
 /// The tool's name.
-pub(super) const NAME: &str = "agent_ran";
+pub(super) const NAME: &str = agent_report::TOOL;
 /// The maximum size of a tool's response that is kept.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 

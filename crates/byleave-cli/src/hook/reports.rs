@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use byleave_copy::CopyState;
+use byleave_gate::agent_report;
 use byleave_gate::audit_log::{AuditLog as _, CallFilter, CallItem, CallState, PageRequest};
 use byleave_gate::clock::fresh_id;
 use byleave_gate::core::call::Mode;
@@ -44,8 +45,8 @@ impl HookEvaluator {
         call.reason = None;
         // A separate session: the report waits for no question and must not settle other calls. Its name says which call it is
         // about.
-        let of = ticket.map_or_else(|| "unknown-call".to_owned(), |ticket| ticket.call.to_string());
-        call.session = SessionId::new(format!("{}:after:{of}", dialect.name()))?;
+        let of = ticket.map(|ticket| ticket.call);
+        call.session = SessionId::new(agent_report::session_name(dialect.name(), of))?;
         // The report raises no question.
         call.mode = Mode::ConfirmSensitive;
         Ok(match self.gate.advance(call).await {

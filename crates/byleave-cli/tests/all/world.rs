@@ -71,6 +71,7 @@ impl CliTestWorld {
             .env("PATH", &self.path)
             .env("HOME", self.dir.path())
             .env("USER", "ann")
+            .env("TZ", "UTC")
             // Otherwise the name of the session would be another one in each run.
             .env("BYLEAVE_SESSION", "cli")
             .env("BYLEAVE_STATE", self.state())
@@ -155,7 +156,7 @@ impl CliTestWorld {
         let filters = [
             (r"\b[0-9a-f]{64}\b", "[digest]"),
             (r"\b[0-9a-f]{12}\b", "[digest…]"),
-            (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "[time]"),
+            (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ?", "[time]"),
             (r"\(left: \d+ (?:min|h|s|d)\)", "(left: [span])"),
             (r"\b\d{4}-\d\d-\d\d\b", "[date]"),
             (r"\b1[0-9]{12}\b", "[ms]"),

@@ -4,8 +4,8 @@
 //! card folds, the details behind it never do. It must never fold what is dangerous, protected, outside the workspace, or shown with
 //! brackets: then [`QuestionCard::is_enough`] is false, and a screen must show the details before a yes.
 
-mod changes;
-mod headline;
+pub(super) mod changes;
+pub(super) mod headline;
 mod repository;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ use super::line::{LineRole, RenderLine, Rendering};
 use super::value::GUTTER;
 use super::writer::{RenderingBuilder, WARNING_GUTTER, format_count};
 
+use headline::HeadlineSource;
+
 pub use changes::{CardChange, CardChanges};
 pub use headline::CardHeadline;
 
@@ -36,8 +38,6 @@ const SAID_WARNINGS: [&str; 4] = [
 const CANNOT_UNDO: &str = "CANNOT BE UNDONE.";
 /// What a card says about a call that is not known to be undoable.
 const MAYBE_NO_UNDO: &str = "It may be impossible to undo.";
-/// The length of the arguments of a call in a list.
-const SHORT_ARGUMENTS_CHARS_MAX: usize = 120;
 /// The maximum number of lines of output on a card.
 const OUTPUT_LINES_MAX: usize = 3;
 /// The maximum length of a line of output on a card.
@@ -90,7 +90,7 @@ impl QuestionCard {
         let mut page = RenderingBuilder::default();
         let rehearsal = ran(view);
         let class = class(view);
-        let mut headline = headline::headline(&mut page, view);
+        let mut headline = headline::headline(&mut page, &headline_source(view));
         let must_list = protected_paths(view);
         let changes = rehearsal.map_or_else(CardChanges::default, |ran| {
             changes::changes(&mut page, &ran.changes, &view.cwd, &|path| must_list.iter().any(|p| p == path))
@@ -104,7 +104,7 @@ impl QuestionCard {
         let mut card = Self {
             class,
             tried: told.map(|ran| tried(ran, &changes)),
-            output: told.map(|ran| output(&mut page, ran)).unwrap_or_default(),
+            output: told.map(|ran| last_lines(&mut page, &ran.output.text)).unwrap_or_default(),
             warnings: warnings(&mut page, view),
             uses: uses(&mut page, view),
             undo: undo(view, class).to_owned(),
@@ -158,14 +158,7 @@ impl QuestionCard {
 
     /// Returns the card in one line, for lists and notifications: the headline, and what it changed.
     pub fn short_text(&self) -> String {
-        let mut text = self.headline.one_line();
-        if !self.headline.is_command && !self.headline.arguments.is_empty() {
-            // Otherwise all calls of a tool would look the same in a list.
-            let arguments = self.headline.arguments.join(", ");
-            let cut: String = arguments.chars().take(SHORT_ARGUMENTS_CHARS_MAX).collect();
-            let more = if cut.len() < arguments.len() { "…" } else { "" };
-            text.push_str(&format!(": {cut}{more}"));
-        }
+        let mut text = self.headline.one_line_with_arguments();
         let changed = self.changes.one_line();
         if !changed.is_empty() && !self.headline.names_change {
             text.push_str(&format!("  ({changed})"));
@@ -184,6 +177,18 @@ fn is_said(details: &Rendering) -> bool {
         line.role == LineRole::Warning && !SAID_WARNINGS.iter().any(|said| text.starts_with(said))
     };
     details.complete && !details.lines.iter().any(is_unsaid)
+}
+
+/// Returns the call of a question, as far as its headline says it.
+fn headline_source(view: &QuestionView) -> HeadlineSource<'_> {
+    HeadlineSource {
+        tool: &view.resolved_tool.tool,
+        arguments: &view.arguments,
+        cwd: &view.cwd,
+        effects: &view.plan.effects,
+        changes: ran(view).map(|ran| &ran.changes),
+        is_release: view.question.kind == QuestionKind::Release,
+    }
 }
 
 fn ran(view: &QuestionView) -> Option<&Rehearsal> {
@@ -257,7 +262,8 @@ fn protected_paths(view: &QuestionView) -> Vec<String> {
     effects.filter_map(Effect::path).map(str::to_owned).collect()
 }
 
-fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
+/// Says what a run on a copy did, in a line.
+pub(super) fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
     let ended = match ran.status {
         ExecutionStatus::Succeeded => "",
         ExecutionStatus::Failed => ", and failed",
@@ -273,9 +279,8 @@ fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
 }
 
 /// Returns the last lines of the output, and whether there are more.
-fn output(page: &mut RenderingBuilder, ran: &Rehearsal) -> Vec<String> {
-    let text = ran.output.text.trim_end();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+pub(super) fn last_lines(page: &mut RenderingBuilder, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.trim_end().lines().filter(|line| !line.trim().is_empty()).collect();
     let from = lines.len().saturating_sub(OUTPUT_LINES_MAX);
     let shown = lines.get(from..).unwrap_or_default().iter().map(|line| {
         let cut: String = line.chars().take(OUTPUT_CHARS_MAX).collect();
@@ -417,9 +422,15 @@ fn observed_unknown(view: &QuestionView, reason: &DecisionReason) -> Option<Stri
 
 /// Returns the one reason that says the most.
 fn why(page: &mut RenderingBuilder, view: &QuestionView) -> String {
-    if view.question.kind == QuestionKind::Release {
-        return "Asks: a reviewer holds the result".to_owned();
+    let found = strongest(asking(view)).filter(|reason| reason.cause == Some(AskCause::NotUnderstood));
+    match found.and_then(|reason| observed_unknown(view, reason)) {
+        Some(found) => format!("Asks: {}", page.escape(&found, EscapeLevel::Text)),
+        None => format!("Asks: {}", strongest_reason(page, view.question.kind, asking(view))),
     }
+}
+
+/// Returns the reason that says the most.
+fn strongest<'a>(asking: impl Iterator<Item = &'a DecisionReason>) -> Option<&'a DecisionReason> {
     let rank = |cause: AskCause| match cause {
         AskCause::Checkpoint => 9,
         AskCause::Irreversible => 8,
@@ -432,30 +443,36 @@ fn why(page: &mut RenderingBuilder, view: &QuestionView) -> String {
         AskCause::Default | AskCause::Mode => 1,
     };
     // What was observed decides, so its reasons come first among equals.
-    let strongest = asking(view).max_by_key(|reason| reason.cause.map_or(10, rank));
-    let Some(reason) = strongest else { return "Asks: nobody has allowed it".to_owned() };
+    asking.max_by_key(|reason| reason.cause.map_or(10, rank))
+}
+
+/// Says why a question is asked: the reason that says the most.
+pub(super) fn strongest_reason<'a>(
+    page: &mut RenderingBuilder,
+    kind: QuestionKind,
+    asking: impl Iterator<Item = &'a DecisionReason>,
+) -> String {
+    if kind == QuestionKind::Release {
+        return "a reviewer holds the result".to_owned();
+    }
+    let strongest = strongest(asking);
+    let Some(reason) = strongest else { return "nobody has allowed it".to_owned() };
     let message = reason.message.lines().next().unwrap_or_default();
     match reason.cause {
-        Some(AskCause::Default) => "Asks: no rule allows it".to_owned(),
-        Some(AskCause::Mode) => "Asks: the mode asks about everything".to_owned(),
-        Some(AskCause::Sensitive) => "Asks: the tool counts as sensitive".to_owned(),
-        Some(AskCause::ToolNeedsApproval) => "Asks: the tool requires a yes".to_owned(),
-        Some(AskCause::OutsideWorkspace) => "Asks: it goes outside the workspace".to_owned(),
-        Some(AskCause::Irreversible) => "Asks: it cannot be undone".to_owned(),
-        Some(AskCause::NotUnderstood) => match observed_unknown(view, reason) {
-            Some(found) => format!("Asks: {}", page.escape(&found, EscapeLevel::Text)),
-            None => {
-                let message = page.escape(message, EscapeLevel::Text);
-                format!("Asks: not understood: {message}")
-            }
-        },
+        Some(AskCause::Default) => "no rule allows it".to_owned(),
+        Some(AskCause::Mode) => "the mode asks about everything".to_owned(),
+        Some(AskCause::Sensitive) => "the tool counts as sensitive".to_owned(),
+        Some(AskCause::ToolNeedsApproval) => "the tool requires a yes".to_owned(),
+        Some(AskCause::OutsideWorkspace) => "it goes outside the workspace".to_owned(),
+        Some(AskCause::Irreversible) => "it cannot be undone".to_owned(),
+        Some(AskCause::NotUnderstood) => {
+            let message = page.escape(message, EscapeLevel::Text);
+            format!("not understood: {message}")
+        }
         _ if message.is_empty() => {
             let rule = reason.rule.as_deref().map(|rule| page.quote(rule));
-            rule.map_or_else(|| "Asks: a rule says so".to_owned(), |rule| format!("Asks: rule {rule}"))
+            rule.map_or_else(|| "a rule says so".to_owned(), |rule| format!("rule {rule}"))
         }
-        _ => {
-            let message = page.escape(message, EscapeLevel::Text);
-            format!("Asks: {message}")
-        }
+        _ => page.escape(message, EscapeLevel::Text),
     }
 }

@@ -45,6 +45,22 @@ impl StandingApproval {
         text
     }
 
+    /// Returns the scope in words: `write /w/notes/**`. Not escaped.
+    pub fn describe_scope(&self) -> String {
+        let describe = |pattern: &Pattern| match pattern {
+            Pattern::Run(words) => format!("run {}", words.join(" ")),
+            Pattern::RunExact(words) => format!("run exactly {}", words.join(" ")),
+            Pattern::Read(glob) => format!("read {glob}"),
+            Pattern::Write(glob) => format!("write {glob}"),
+            Pattern::Delete(glob) => format!("delete {glob}"),
+            Pattern::Reach(host) => format!("reach {host}"),
+            Pattern::Send(host) => format!("send to {host}"),
+            Pattern::Invoke(tool) => format!("use {tool}"),
+            Pattern::Plan(_) => "exactly this call".to_owned(),
+        };
+        self.scope.iter().map(describe).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the limits in words: the session, the time, the number of uses.
     pub fn describe_limits(&self, now: Millis) -> String {
         let session = match &self.session {

@@ -1,6 +1,7 @@
 //! Tests of the public API of byleave-core.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod account;
 mod card;
 mod delegation;
 mod every_record;

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use byleave_core::entry::{Entry, RecordEvent};
 use byleave_core::hash_chain::ChainedEntry;
 use byleave_core::id::CallId;
-use byleave_core::question::Answer;
 use byleave_core::rehearsal::RehearsalOutcome;
 use futures::stream::{self, Stream};
 use serde_json::{Value, json};
@@ -221,11 +220,7 @@ pub fn describe_entry(entry: &Entry) -> String {
             }
         }
         RecordEvent::Asked(step) => step.as_ref().map_or_else(refused, |question| question.id.to_string()),
-        RecordEvent::Answered(answered) => {
-            let in_place = matches!(answered.answer, Answer::Result { .. });
-            let what = if in_place { ", in the place of the tool" } else { "" };
-            format!("by {}{what}", answered.approver.name)
-        }
+        RecordEvent::Answered(answered) => answered.description(),
         RecordEvent::Expired { question } => question.to_string(),
         RecordEvent::ApproverFailed { refusal, .. } => refused(refusal),
         RecordEvent::Cancelled { actor: by } => format!("by {by}"),

@@ -12,6 +12,8 @@ use byleave_core::question::{Answer, Question, QuestionKind};
 use byleave_core::record::Record;
 use byleave_core::rehearsal::RehearsalOutcome;
 
+use crate::agent_report;
+
 use super::{AnswerCounts, DayCount, OutcomeCounts, RuleCount, Stats, StatsFilter, ToolCount, tool_name};
 
 /// The maximum number of distinct tools, rules and days. It is needed because the model can choose any tool name.
@@ -80,7 +82,9 @@ impl StatsAccumulator {
             self.stats.damaged += 1;
             return;
         }
-        if !self.filter.matches(record) {
+        // The report of an agent is a part of its call.
+        let is_wanted = self.filter.tool.as_deref() == Some(agent_report::TOOL);
+        if !self.filter.matches(record) || !is_wanted && agent_report::reported_call_of(record).is_some() {
             return;
         }
         let account = RecordStats::from_record(record);

@@ -16,11 +16,11 @@ use crate::call_display::format_count;
 use crate::console::{Console, Tone, one_line};
 use crate::exit_status::ExitStatus;
 use crate::resolved_options::ResolvedOptions;
-use crate::time::{DAY, date, format_duration, format_utc, now, parse_time};
+use crate::time::{DAY, date, format_duration, format_local, now, parse_time};
 
 #[derive(Debug, Group)]
 pub(crate) struct StatsArgs {
-    /// Only calls received since: a duration, as in `2h`, or a UTC date, as in `2026-03-01` or `2026-03-01T14:30`
+    /// Only calls received since: a duration, as in `2h`, or a date, as in `2026-03-01` or `2026-03-01T14:30`
     #[arg(long, value_name = "TIME", default_value = "7d")]
     pub(crate) since: String,
     /// Only calls received before: same format as `--since`
@@ -131,7 +131,7 @@ fn value(stats: &Stats, since: Millis, until: Option<Millis>) -> Value {
 }
 
 fn draw(screen: &mut Console, stats: &Stats, since: Millis, until: Millis) {
-    screen.title(&format!("from {} to {}", format_utc(since), format_utc(until)));
+    screen.title(&format!("from {} to {}", format_local(since), format_local(until)));
     let row =
         |name: &str, number: u64, more: &str| format!("{name:<12} {number:>7}  {more}").trim_end().to_owned();
     screen.line(&row("calls", stats.calls, &words(&stats.outcomes.counts())));

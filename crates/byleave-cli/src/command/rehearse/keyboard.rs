@@ -2,6 +2,7 @@
 //! itself.
 
 use std::io::{self, Read as _, Write as _};
+use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -18,7 +19,12 @@ pub(super) enum KeyboardInput {
     End,
     /// Ctrl-C was pressed.
     Interrupt,
+    /// The question was answered in another place.
+    Answered,
 }
+
+/// Ends when the question is answered in another place. It must not be polled again after that.
+pub(super) type QuestionClosed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// How long the keyboard must be quiet before the first key counts, if somebody was typing.
 const QUIET: Duration = Duration::from_millis(600);
@@ -92,7 +98,12 @@ impl KeyReader {
     }
 
     /// Asks for one of these keys. Other keys are ignored.
-    pub(super) async fn prompt(&mut self, text: &str, choices: &str) -> Result<KeyboardInput> {
+    pub(super) async fn prompt(
+        &mut self,
+        text: &str,
+        choices: &str,
+        answered: &mut QuestionClosed<'_>,
+    ) -> Result<KeyboardInput> {
         let mut talk = io::stderr();
         write!(talk, "{text}").and_then(|()| talk.flush())?;
         loop {
@@ -102,6 +113,10 @@ impl KeyReader {
                 _ = self.interrupts.recv() => {
                     writeln!(talk)?;
                     return Ok(KeyboardInput::Interrupt);
+                }
+                () = &mut *answered => {
+                    writeln!(talk)?;
+                    return Ok(KeyboardInput::Answered);
                 }
                 key = self.keys.recv() => key.context("the keyboard reader has stopped")??,
             };

@@ -69,7 +69,7 @@ pub struct CardChange {
 
 impl CardChanges {
     /// Returns the changes in a few words.
-    pub(super) fn one_line(&self) -> String {
+    pub(in crate::render) fn one_line(&self) -> String {
         match self.files.as_slice() {
             [] => self.repository.first().cloned().unwrap_or_default(),
             [only] if self.more.is_none() => format!("{} {}{}", only.mark, only.path, only.counts()),
@@ -82,7 +82,7 @@ impl CardChanges {
     }
 
     /// Writes the changes. `is_named` says that the headline names the only changed file and its numbers.
-    pub(super) fn write(&self, page: &mut RenderingBuilder, is_named: bool) {
+    pub(in crate::render) fn write(&self, page: &mut RenderingBuilder, is_named: bool) {
         for file in &self.files {
             let note = file.note.as_deref().map(|note| format!("  {note}")).unwrap_or_default();
             if !is_named || file.note.is_some() {
@@ -107,7 +107,7 @@ impl CardChanges {
 }
 
 impl CardChange {
-    pub(super) fn counts(&self) -> String {
+    pub(in crate::render) fn counts(&self) -> String {
         line_counts(self.added, self.removed)
     }
 }
@@ -120,7 +120,7 @@ fn line_counts(added: usize, removed: usize) -> String {
 }
 
 /// Returns a path for a person: relative to the workspace if it lies in it, and in quotes if it is not a plain word.
-pub(super) fn relative(page: &mut RenderingBuilder, path: &str, cwd: &str) -> String {
+pub(in crate::render) fn relative(page: &mut RenderingBuilder, path: &str, cwd: &str) -> String {
     let inner = match path.strip_prefix(cwd.trim_end_matches('/')) {
         Some(rest) if is_at_or_beneath(path, cwd) => rest.trim_start_matches('/'),
         _ => path,
@@ -134,7 +134,7 @@ pub(super) fn relative(page: &mut RenderingBuilder, path: &str, cwd: &str) -> St
 }
 
 /// Folds the changes. `must_list` says which paths always have a line.
-pub(super) fn changes(
+pub(in crate::render) fn changes(
     page: &mut RenderingBuilder,
     changes: &FileChanges,
     cwd: &str,

@@ -5,18 +5,35 @@ use serde_json::Value;
 
 use crate::effect::Effect;
 use crate::escape::EscapeLevel;
-use crate::question::QuestionKind;
-use crate::question_view::QuestionView;
+use crate::file_change::FileChanges;
 use crate::render::line::LineRole;
 use crate::render::writer::RenderingBuilder;
 
 use super::changes::relative;
-use super::ran;
 
 /// The maximum number of lines of arguments on a card.
 const ARGUMENT_LINES_MAX: usize = 8;
 /// The maximum length of one argument on a card.
 const ARGUMENT_CHARS_MAX: usize = 400;
+/// The length of the arguments of a call in a list.
+const SHORT_ARGUMENTS_CHARS_MAX: usize = 120;
+
+/// A call, as far as its headline says it.
+#[derive(Clone, Copy)]
+pub(in crate::render) struct HeadlineSource<'a> {
+    /// The name of the tool.
+    pub(in crate::render) tool: &'a str,
+    /// The arguments.
+    pub(in crate::render) arguments: &'a Value,
+    /// The working directory.
+    pub(in crate::render) cwd: &'a str,
+    /// The predicted effects.
+    pub(in crate::render) effects: &'a [Effect],
+    /// What the call changed, if that is known.
+    pub(in crate::render) changes: Option<&'a FileChanges>,
+    /// It is about the result of the call, not about the call.
+    pub(in crate::render) is_release: bool,
+}
 
 /// The first line of a card, and what belongs to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +54,7 @@ pub struct CardHeadline {
 }
 
 impl CardHeadline {
-    pub(super) fn write(&self, page: &mut RenderingBuilder) {
+    pub(in crate::render) fn write(&self, page: &mut RenderingBuilder) {
         let gutters = if self.is_command { ("$ ", "  ") } else { ("  ", "  ") };
         for (line, place) in self.lines.iter().zip(0..) {
             page.push_line(LineRole::Headline, if place == 0 { gutters.0 } else { gutters.1 }, line);
@@ -48,26 +65,38 @@ impl CardHeadline {
     }
 
     /// Returns the headline in one line.
-    pub(super) fn one_line(&self) -> String {
+    pub(in crate::render) fn one_line(&self) -> String {
         let prompt = if self.is_command { "$ " } else { "" };
         format!("{prompt}{}", self.lines.join(" ⏎ "))
     }
+
+    /// Returns the headline in one line, with the first arguments if the lines do not say them. Otherwise all calls of a tool would look
+    /// the same in a list.
+    pub(in crate::render) fn one_line_with_arguments(&self) -> String {
+        let mut text = self.one_line();
+        if !self.is_command && !self.arguments.is_empty() {
+            let arguments = self.arguments.join(", ");
+            let cut: String = arguments.chars().take(SHORT_ARGUMENTS_CHARS_MAX).collect();
+            let more = if cut.len() < arguments.len() { "…" } else { "" };
+            text.push_str(&format!(": {cut}{more}"));
+        }
+        text
+    }
 }
 
-/// Makes the headline of a question.
-pub(super) fn headline(page: &mut RenderingBuilder, view: &QuestionView) -> CardHeadline {
-    let command = view.arguments.get("command").and_then(Value::as_str);
-    if view.question.kind == QuestionKind::Release {
-        let tool = page.quote(&view.resolved_tool.tool);
+/// Makes the headline of a call.
+pub(in crate::render) fn headline(page: &mut RenderingBuilder, call: &HeadlineSource<'_>) -> CardHeadline {
+    let command = call.arguments.get("command").and_then(Value::as_str);
+    if call.is_release {
+        let tool = page.quote(call.tool);
         return CardHeadline {
             lines: vec![format!("Show the model the result of {tool}")],
             ..CardHeadline::default()
         };
     }
-    let name = view.resolved_tool.tool.as_str();
     match command {
-        Some(command) if is_shell(name) => shell(page, view, command),
-        _ => file_tool(page, view, name).unwrap_or_else(|| call(page, view, name)),
+        Some(command) if is_shell(call.tool) => shell(page, call, command),
+        _ => file_tool(page, call).unwrap_or_else(|| other_tool(page, call)),
     }
 }
 
@@ -79,11 +108,11 @@ fn is_shell(tool: &str) -> bool {
     )
 }
 
-fn shell(page: &mut RenderingBuilder, view: &QuestionView, command: &str) -> CardHeadline {
+fn shell(page: &mut RenderingBuilder, call: &HeadlineSource<'_>, command: &str) -> CardHeadline {
     let lines = command.trim_end_matches('\n').split('\n');
     let lines = lines.map(|line| page.escape(line, EscapeLevel::Name)).collect();
     let (arguments, is_complete) =
-        arguments(page, view, &["command", "timeout", "timeout_ms", "description"]);
+        arguments(page, call, &["command", "timeout", "timeout_ms", "description"]);
     CardHeadline { lines, is_command: true, arguments, names_change: false, is_complete }
 }
 
@@ -104,28 +133,27 @@ const FILE_TOOLS: [(&str, &str); 12] = [
 ];
 
 /// Returns the headline of a file tool: the verb, and the path with the number of changed lines.
-fn file_tool(page: &mut RenderingBuilder, view: &QuestionView, name: &str) -> Option<CardHeadline> {
-    let own = name.rsplit(':').next().unwrap_or(name).to_ascii_lowercase();
+fn file_tool(page: &mut RenderingBuilder, call: &HeadlineSource<'_>) -> Option<CardHeadline> {
+    let own = call.tool.rsplit(':').next().unwrap_or(call.tool).to_ascii_lowercase();
     let (_, verb) = FILE_TOOLS.iter().find(|(tool, _)| *tool == own)?;
-    // Without a copy only the arguments say what the file will be.
-    let rehearsal = ran(view);
     let written = |effect: &Effect| match effect {
         Effect::Write { path } | Effect::Delete { path } => Some(path.clone()),
         _ => None,
     };
-    let mut paths: Vec<String> = match rehearsal {
-        Some(ran) => ran.changes.list.iter().map(|change| change.path.clone()).collect(),
-        None => view.plan.effects.iter().filter_map(written).collect(),
+    // Without a copy only the arguments say what the file will be.
+    let mut paths: Vec<String> = match call.changes {
+        Some(changes) => changes.list.iter().map(|change| change.path.clone()).collect(),
+        None => call.effects.iter().filter_map(written).collect(),
     };
     paths.sort();
     paths.dedup();
     let [path] = paths.as_slice() else { return None };
-    let shown = relative(page, path, &view.cwd);
-    let is_complete = rehearsal.is_some();
+    let shown = relative(page, path, call.cwd);
+    let is_complete = call.changes.is_some();
     let (arguments, is_whole) = match is_complete {
         // The difference on the copy shows what the arguments do.
         true => (Vec::new(), true),
-        false => arguments(page, view, &["path", "file_path"]),
+        false => arguments(page, call, &["path", "file_path"]),
     };
     Some(CardHeadline {
         lines: vec![format!("{verb} {shown}")],
@@ -137,13 +165,13 @@ fn file_tool(page: &mut RenderingBuilder, view: &QuestionView, name: &str) -> Op
 }
 
 /// Returns the headline of any other tool: its name, and its arguments.
-fn call(page: &mut RenderingBuilder, view: &QuestionView, name: &str) -> CardHeadline {
-    let url = view.arguments.get("url").and_then(Value::as_str);
+fn other_tool(page: &mut RenderingBuilder, call: &HeadlineSource<'_>) -> CardHeadline {
+    let url = call.arguments.get("url").and_then(Value::as_str);
     if let Some(url) = url
-        && matches!(name.rsplit(':').next(), Some("web_fetch" | "WebFetch"))
+        && matches!(call.tool.rsplit(':').next(), Some("web_fetch" | "WebFetch"))
     {
         let shown = page.escape(url, EscapeLevel::Name);
-        let (arguments, is_complete) = arguments(page, view, &["url"]);
+        let (arguments, is_complete) = arguments(page, call, &["url"]);
         return CardHeadline {
             lines: vec![format!("Fetch {shown}")],
             arguments,
@@ -151,7 +179,7 @@ fn call(page: &mut RenderingBuilder, view: &QuestionView, name: &str) -> CardHea
             ..CardHeadline::default()
         };
     }
-    let tool = view.plan.effects.iter().find_map(|effect| match effect {
+    let tool = call.effects.iter().find_map(|effect| match effect {
         Effect::Invoke { tool } => tool.strip_prefix("mcp:").and_then(|tool| tool.split_once('/')),
         _ => None,
     });
@@ -161,18 +189,18 @@ fn call(page: &mut RenderingBuilder, view: &QuestionView, name: &str) -> CardHea
             format!("Call {tool} of the MCP server {server}")
         }
         None => {
-            let tool = page.quote(name);
+            let tool = page.quote(call.tool);
             format!("Call {tool}")
         }
     };
-    let (arguments, is_complete) = arguments(page, view, &[]);
+    let (arguments, is_complete) = arguments(page, call, &[]);
     CardHeadline { lines: vec![line], arguments, is_complete, ..CardHeadline::default() }
 }
 
 /// Returns the arguments in a line each, but for those that are said elsewhere, and whether they are all there.
-fn arguments(page: &mut RenderingBuilder, view: &QuestionView, said: &[&str]) -> (Vec<String>, bool) {
-    let Value::Object(map) = &view.arguments else {
-        return (Vec::new(), view.arguments.is_null());
+fn arguments(page: &mut RenderingBuilder, call: &HeadlineSource<'_>, said: &[&str]) -> (Vec<String>, bool) {
+    let Value::Object(map) = call.arguments else {
+        return (Vec::new(), call.arguments.is_null());
     };
     let rest: Vec<(&String, &Value)> =
         map.iter().filter(|(name, _)| !said.contains(&name.as_str())).collect();

@@ -13,9 +13,12 @@ use byleave_gate::core::question_view::QuestionView;
 use byleave_gate::core::render::Rendering;
 use byleave_terminal::chat::ChatEvent;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::app_context::AppContext;
+use crate::console::prose;
+use crate::drive_call::closing_words;
 use crate::resolved_options::ResolvedOptions;
 use crate::time::now;
 use crate::{notify, undo_target};
@@ -57,7 +60,7 @@ impl ChatApprover {
         let undo = undo_target::last_change(&self.house, &self.options).await.ok().flatten();
         let (give, given) = oneshot::channel();
         self.answers.at().insert(sheet.question.id, give);
-        let _withdrawn = WithdrawQuestionGuard { at: self, question: sheet.question.id };
+        let mut withdrawn = WithdrawQuestionGuard { at: self, sheet, is_answered: false };
         let asked = ChatEvent::QuestionAsked(Box::new(sheet.clone()), undo.map(|last| last.description));
         if self.tell.send(asked).is_err() {
             return nobody().await;
@@ -68,7 +71,10 @@ impl ChatApprover {
         let left = Duration::from_millis(sheet.question.expires_at.saturating_sub(now()));
         tokio::select! {
             reply = given => match reply {
-                Ok(reply) => Ok(reply),
+                Ok(reply) => {
+                    withdrawn.is_answered = true;
+                    Ok(reply)
+                }
                 Err(_) => nobody().await,
             },
             () = tokio::time::sleep(left) => Err(failed("the time to answer is over")),
@@ -100,14 +106,25 @@ impl Approver for ChatApprover {
 /// Removes a question from the screen when nobody waits for its answer any more.
 struct WithdrawQuestionGuard<'a> {
     at: &'a ChatApprover,
-    question: QuestionId,
+    sheet: &'a QuestionView,
+    /// The person at this screen answered.
+    is_answered: bool,
 }
 
 impl Drop for WithdrawQuestionGuard<'_> {
     fn drop(&mut self) {
-        self.at.answers.at().remove(&self.question);
+        let question = self.sheet.question.id;
+        self.at.answers.at().remove(&question);
         // If the screen is gone, so is the question.
-        drop(self.at.tell.send(ChatEvent::Withdrawn(self.question)));
+        drop(self.at.tell.send(ChatEvent::Withdrawn(question)));
+        if let (false, Ok(runtime)) = (self.is_answered, Handle::try_current()) {
+            let (house, tell, call) = (self.at.house.clone(), self.at.tell.clone(), self.sheet.call);
+            runtime.spawn(async move {
+                if let Some(answer) = closing_words(&house, call, question).await {
+                    drop(tell.send(ChatEvent::Message(format!("answered elsewhere: {}", prose(&answer)))));
+                }
+            });
+        }
     }
 }
 

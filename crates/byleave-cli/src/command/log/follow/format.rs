@@ -3,14 +3,14 @@
 use byleave_gate::audit_log::export::describe_entry;
 use byleave_gate::core::call::Millis;
 use byleave_gate::core::entry::{Entry, RecordEvent};
-use byleave_gate::core::question::{Answer, Question};
+use byleave_gate::core::question::Question;
 use serde_json::{Value, json};
 
 use super::call_tracker::{CallInfo, CallStage, CallTracker, TrackedCall, WatchEvent, format_decision};
 use crate::console::{Console, Tone, escape_json, one_line, prose};
 use crate::json_output;
 use crate::short_ids::short;
-use crate::time::{format_duration, format_utc, now, precise};
+use crate::time::{format_duration, format_local, now, precise};
 
 /// Prints one event.
 pub(super) fn print_event(screen: &mut Console, happening: &WatchEvent) {
@@ -106,7 +106,7 @@ fn line(happening: &WatchEvent) -> Option<(Option<Tone>, String)> {
     };
     let line = format!(
         "{}  {}  {}  {word:<10}  {}",
-        format_utc(at),
+        format_local(at),
         short(&who.call),
         one_line(&who.tool),
         prose(&said)
@@ -128,18 +128,7 @@ pub(super) fn format_entry(
         RecordEvent::Asked(Ok(question)) => {
             (Some(Tone::Careful), "WAITING", format!("answer with {}", how_to_answer(question)))
         }
-        RecordEvent::Answered(answered) => {
-            let word = match &answered.answer {
-                Answer::Yes { .. } => "yes",
-                Answer::No { .. } => "no",
-                Answer::Edit { .. } => "edit",
-                Answer::Partial { .. } => "partial",
-                Answer::StandingApproval(_) => "standing-approval",
-                Answer::Result { .. } => "result",
-                Answer::Abort => "abort",
-            };
-            (None, "answered", format!("{word} by {}", answered.approver.name))
-        }
+        RecordEvent::Answered(answered) => (None, "answered", answered.description()),
         RecordEvent::Expired { .. } => (None, "expired", "nobody answered in time".into()),
         RecordEvent::ApproverFailed { .. } | RecordEvent::Cancelled { .. } => {
             (None, entry.event.kind(), describe_entry(entry))
