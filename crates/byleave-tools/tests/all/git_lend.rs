@@ -459,6 +459,7 @@ fn fetching_over_ssh_is_lent_with_a_yes() {
         assert!(refused(&played), "{}", played.text());
         // An allow lends without a question, and for SSH it names the port.
         let allow = RULE.replace("\"ask\"", "\"allow\"").replace(":*", ":22");
+        let allow = format!("{allow}[[rule]]\nverdict = \"allow\"\nrun = \"git ls-remote\"\n");
         let world = server.world(&server.ssh_url("app.git"), &allow);
         let played = world.bash(&format!("git ls-remote {}", server.ssh_url("app.git")), &[]).await;
         assert!(played.asked.is_empty() && played.result.is_success(), "{}", played.text());
