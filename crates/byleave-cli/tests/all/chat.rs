@@ -22,7 +22,7 @@ fn shown(project: &ProjectFixture, sitting: &TerminalSession) -> String {
 }
 
 // req: R5, L7
-// door: agent
+// door: program
 #[test]
 fn a_chat_whose_question_is_answered_elsewhere_goes_on() {
     let mut says = mends();
