@@ -10,6 +10,7 @@
 
 #[cfg(feature = "agent")]
 mod acp;
+mod answered_elsewhere;
 mod approvals;
 mod book;
 mod calls;
@@ -38,6 +39,7 @@ mod init;
 mod killed;
 mod learn;
 mod leaves;
+mod log_account;
 mod mcp;
 mod mcp_login;
 #[cfg(feature = "serve")]

@@ -161,7 +161,8 @@ impl CallAccount {
                 true => (LineRole::Warning, WARNING_GUTTER),
                 false => (LineRole::Outcome, "  "),
             };
-            page.push_line(role, gutter, &format!("{time}  {:<9}  {}", step.word, step.text));
+            let line = format!("{time}  {:<9}  {}", step.word, step.text);
+            page.push_line(role, gutter, line.trim_end());
         }
         if let Some(state) = self.changes_state {
             let what = match state {

@@ -1,9 +1,11 @@
 //! What a run really changed decides (P1, E9): an allowed command commits only what the policy allows, and work that can be undone needs no
 //! question.
 
+use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
 use super::{DoorFixture, args, bash, last_message, text};
+use crate::hooks::{PATIENT_MS, rewritten, said};
 
 /// A program that does what its first argument says. No manual describes it.
 const DOES: &str = r#"#!/bin/sh
@@ -59,6 +61,30 @@ fn a_rule_that_allows_a_program_does_not_allow_what_it_writes() {
     let record = record(&doors).to_string();
     assert!(record.contains("observed"), "{record}");
     assert_eq!(record.matches("\"started\"").count(), 2, "the run, and its commit: {record}");
+}
+
+// req: P1, E9, R5, M2
+// door: hook
+#[test]
+fn a_hook_waits_for_the_answer_about_what_a_run_changed() {
+    let doors = fixture("", "[[rule]]\nverdict = \"allow\"\nrun = \"./bin/does\"\n");
+    let cwd = doors.stand.desk.world.workspace().to_str().unwrap().to_owned();
+    for (answer, code, told) in [("yes", 0, "answered: yes by ann"), ("no", 125, "answered: no by ann")] {
+        drop(std::fs::remove_file(doors.stand.file("new.txt")));
+        let asks = said(AgentKind::ClaudeCode, &cwd, "Bash", &json!({"command": "./bin/does new"}), None);
+        let passed = doors.stand.asks(AgentKind::ClaudeCode, &asks, PATIENT_MS);
+        let line = rewritten(AgentKind::ClaudeCode, &passed).unwrap_or_else(|| panic!("{passed:?}"));
+        let ran = std::thread::scope(|scope| {
+            let running = scope.spawn(|| doors.stand.shell(&line));
+            let question = doors.stand.question();
+            let answered = doors.run(&["inbox", "answer", &question, answer]);
+            assert!(matches!(answered.status.code(), Some(0 | 3 | 4)), "{answered:?}");
+            running.join().unwrap()
+        });
+        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+        assert!(text(&ran.stdout).contains("did new") && text(&ran.stderr).contains(told), "{ran:?}");
+        assert_eq!(exists(&doors, "new.txt"), code == 0);
+    }
 }
 
 // req: P1, E9
