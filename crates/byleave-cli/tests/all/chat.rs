@@ -39,6 +39,7 @@ fn a_chat_whose_question_is_answered_elsewhere_goes_on() {
     assert_eq!(answered.status.code(), Some(0), "{answered:?}");
     sitting.await_shown("answered elsewhere: yes by bob");
     sitting.await_shown("It is mended: the test passes.");
+    sitting.await_shown("5 turns, 550 tokens");
     sitting.press("/quit\r");
     assert_eq!(sitting.end().0, Some(0));
 }
