@@ -21,28 +21,6 @@ fn shown(project: &ProjectFixture, sitting: &TerminalSession) -> String {
     text
 }
 
-// req: R5, L7
-// door: program
-#[test]
-fn a_chat_whose_question_is_answered_elsewhere_goes_on() {
-    let mut says = mends();
-    says.remove(1);
-    let project = ProjectFixture::new(says);
-    let mut sitting = project.sitting_at(120, 40, &["agent", "chat"]);
-    sitting.await_shown("Describe the task.");
-    sitting.press("Mend the failing test.\r");
-    assert!(sitting.asks());
-    let open = project.json(&["inbox", "--json"]);
-    let question = open[0]["question"].as_str().unwrap();
-    let answered =
-        project.command(&["inbox", "answer", question, "yes"]).env("USER", "bob").output().unwrap();
-    assert_eq!(answered.status.code(), Some(0), "{answered:?}");
-    sitting.await_shown("answered elsewhere: yes by bob");
-    sitting.await_shown("It is mended: the test passes.");
-    sitting.press("/quit\r");
-    assert_eq!(sitting.end().0, Some(0));
-}
-
 // req: L7, L6, R5, E5
 #[test]
 fn a_model_mends_a_failing_test_in_a_chat() {

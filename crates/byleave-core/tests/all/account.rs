@@ -32,10 +32,10 @@ struct Story {
 
 impl Story {
     fn of(command: &str) -> Self {
-        Self::default().with("arguments", json!({ "command": command, "timeout_ms": 5 }))
+        Self::default().with("arguments", &json!({ "command": command, "timeout_ms": 5 }))
     }
 
-    fn with(mut self, name: &str, content: Value) -> Self {
+    fn with(mut self, name: &str, content: &Value) -> Self {
         self.contents.insert(held(name), content.to_string().into_bytes());
         self
     }
@@ -99,7 +99,7 @@ fn a_call_that_a_person_allowed_is_told_from_the_command_to_the_result() {
     let output = Output { data: Some(json!({ "exit": 3 })), ..Output::failure("exit status 3") };
     let story = Story {
         changes: Some((one_edit(), ChangesState::Made)),
-        ..Story::of("sed -i s/0.19/0.21/ price.py && make").with("output", json!(output))
+        ..Story::of("sed -i s/0.19/0.21/ price.py && make").with("output", &json!(output))
     };
     let words = format!("{ASKED} answered:yes begun ended:failed output settled");
     let record = record(&words, |_, event| match event {
@@ -168,13 +168,13 @@ fn a_part_and_an_edit_say_what_became_of_the_call() {
     let words = "received resolved:rehearsed validated planned:a permitted:ask reviewed rehearsing rehearsed \
                  asked answered:part";
     let run = Rehearsal { changes: one_edit(), ..seen(vec![]) };
-    let story = Story::of("make").with("paths", json!(["/w/price.py", "/w/a b"]));
+    let story = Story::of("make").with("paths", &json!(["/w/price.py", "/w/a b"]));
     let part = record(words, |_, event| {
         if let RecordEvent::RehearsalFinished(byleave_core::rehearsal::RehearsalOutcome::Ran(ran)) = event {
             ran.rehearsal = held("run");
         }
     });
-    let told = story.with("run", json!(run)).told(&part).to_text();
+    let told = story.with("run", &json!(run)).told(&part).to_text();
     assert!(told.contains("tried      on a copy it changed 1 file"), "{told}");
     assert!(told.contains("yes to a part by p\n") && told.contains("only price.py, “a b”"), "{told}");
     assert!(told.contains("on the copy only:") && told.contains("M price.py +1 −1"), "{told}");
@@ -184,7 +184,7 @@ fn a_part_and_an_edit_say_what_became_of_the_call() {
             answered(event).answer = Answer::Edit { content: held("edited"), note: None };
         }
     });
-    let story = Story::of("rm -rf build").with("edited", json!({ "command": "rm -rf build/cache" }));
+    let story = Story::of("rm -rf build").with("edited", &json!({ "command": "rm -rf build/cache" }));
     let told = story.told(&edited).to_text();
     assert!(told.starts_with("$ rm -rf build/cache\n"), "{told}");
     assert!(
