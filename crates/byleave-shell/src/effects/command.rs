@@ -163,6 +163,7 @@ impl CommandAnalyzer<'_> {
                 self.reported_words.extend(words.iter().map(Word::to_string));
                 self.facts.scan(words);
                 self.add_run();
+                self.add_introduced_command(words);
                 self.guess_roles(words);
             }
         }

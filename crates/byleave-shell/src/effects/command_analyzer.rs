@@ -413,19 +413,21 @@ impl<'a> CommandAnalyzer<'a> {
         }
     }
 
-    /// Adds each word that could begin a command, as a command. Behind `--` or `exec` one most likely does, so its dangers count as well.
+    /// Adds each word that could begin a command, as a command.
     pub(super) fn add_possible_commands(&mut self, words: &[Word]) {
         for effect in possible_runs(words) {
             self.add(effect);
         }
-        let introduces = |word: &Word| word.as_text().is_some_and(|text| INTRODUCTIONS.contains(&text));
-        if let Some((_, inner)) =
-            words.iter().position(introduces).and_then(|at| words.split_at_checked(at + 1))
-        {
-            let inner = inner.iter().skip_while(|word| introduces(word));
-            self.add_tentative_command(inner.cloned().collect());
-        }
+        self.add_introduced_command(words);
         self.guess_roles(words);
+    }
+
+    /// Adds the words behind `--`, `exec` or the like as a command that the program may run, so that the dangers of that command count.
+    pub(super) fn add_introduced_command(&mut self, words: &[Word]) {
+        let introduces = |word: &Word| word.as_text().is_some_and(|text| INTRODUCTIONS.contains(&text));
+        let begin = words.iter().position(introduces).and_then(|at| words.get(at.saturating_add(1)..));
+        let inner = begin.unwrap_or_default().iter().skip_while(|word| introduces(word));
+        self.add_tentative_command(inner.cloned().collect());
     }
 
     /// Handles words with unknown roles: anything like a path may be read and written, and anything like a URL may be contacted.
@@ -451,7 +453,8 @@ impl<'a> CommandAnalyzer<'a> {
                 } else {
                     value
                 };
-                if value.contains('/') || value.starts_with(['.', '~']) || self.exists(value) {
+                let is_path = value.contains('/') || value.starts_with(['.', '~']) || self.exists(value);
+                if is_path && !self.is_url_path(value) {
                     self.add_path(WordRole::Edit, value);
                 }
             }

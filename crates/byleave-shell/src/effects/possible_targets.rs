@@ -12,26 +12,10 @@ use crate::word::Word;
 /// The directories of installed programs.
 const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/snap"];
 
-/// The directories that are at the root of most machines, whether this one has them or not.
-const TOP_LEVEL: [&str; 18] = [
-    "tmp",
-    "var",
-    "home",
-    "root",
-    "etc",
-    "usr",
-    "opt",
-    "srv",
-    "mnt",
-    "media",
-    "run",
-    "dev",
-    "proc",
-    "sys",
-    "boot",
-    "Users",
-    "Volumes",
-    "workspace",
+/// The first steps of paths that belong to a URL, if the machine has no such directory.
+const URL_STEPS: [&str; 14] = [
+    "api", "v1", "v2", "v3", "graphql", "rest", "rpc", "auth", "login", "users", "health", "healthz",
+    "metrics", "oauth",
 ];
 
 /// The options that make a program keep the former content of each file that it writes.
@@ -49,7 +33,7 @@ impl CommandAnalyzer<'_> {
         let colon = text.split_once(':').map(|(_, value)| value);
         for value in [Some(text), equals, colon].into_iter().flatten() {
             let is_path = value.contains('/') || value.starts_with('~') || self.is_dotted(value);
-            if self.is_beneath_nothing(value) {
+            if self.is_url_path(value) {
                 continue;
             }
             if (is_path || self.exists(value)) && !value.contains(char::is_whitespace) {
@@ -59,16 +43,11 @@ impl CommandAnalyzer<'_> {
         }
     }
 
-    /// Checks whether a text begins like an absolute path, but the root has no such directory: `/api/users` is the path of a URL.
-    fn is_beneath_nothing(&self, text: &str) -> bool {
-        let Some((first, _)) = text.strip_prefix('/').and_then(|rest| rest.split_once('/')) else {
-            return false;
-        };
-        let is_name = !first.is_empty()
-            && first.bytes().all(|byte| byte.is_ascii_alphanumeric())
-            && !TOP_LEVEL.contains(&first);
+    /// Checks whether a text is the path of a URL, such as `/api/users`, and the root has no such directory.
+    pub(super) fn is_url_path(&self, text: &str) -> bool {
+        let first = text.strip_prefix('/').and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let names = || self.env.list_directory("/").filter(|names| !names.is_empty());
-        is_name && names().is_some_and(|names| !names.iter().any(|name| name == first))
+        URL_STEPS.contains(&first) && names().is_some_and(|names| !names.iter().any(|name| name == first))
     }
 
     /// Adds the file that the value of an unknown option may name: `--logfile NAME` and `--logfile=NAME`.
