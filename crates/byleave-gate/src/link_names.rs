@@ -76,7 +76,7 @@ impl LinkIndex {
     fn find_links(&self) -> Vec<Link> {
         let home = self.home.as_deref().filter(|home| *home != self.top);
         let mut links: Vec<Link> = home.map(|home| list_links(home, &self.cwd)).unwrap_or_default();
-        let beside = self.above_cwd().chain(home).flat_map(|directory| directories_in(directory));
+        let beside = self.above_cwd().chain(home).flat_map(directories_in);
         let mut left: VecDeque<PathBuf> = beside.filter(|path| is_hidden(path)).collect();
         left.push_back(self.top.clone());
         let mut seen: HashSet<PathBuf> = left.iter().cloned().collect();
