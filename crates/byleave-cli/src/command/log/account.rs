@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use byleave_copy::{CopyState, ExternalEditState};
 use byleave_gate::agent_report;
-use byleave_gate::audit_log::export::{self, IncludeContents};
+use byleave_gate::audit_log::export::{self, ExportedRecord, IncludeContents};
 use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest, StandingApprovalItem};
 use byleave_gate::core::digest::ContentRef;
 use byleave_gate::core::entry::RecordEvent;
@@ -35,15 +35,8 @@ pub(super) async fn show(
     let found = record(house, call, IncludeContents::Included).await?;
     let record = &found.stored.record;
     let (changes, state) = kept_changes(call, options, Diffs::Computed);
-    let contents: HashMap<ContentRef, Vec<u8>> =
-        found.contents.into_iter().map(|content| (content.content_ref, content.bytes)).collect();
-    let account = CallAccount::new(&AccountSource {
-        record,
-        content: &|content| contents.get(&content).map(Vec::as_slice),
-        changes: changes.as_ref().map(|(changes, state)| (changes, *state)),
-        report: report(house, record).await?,
-        approvals: &approvals(house, record, options).await?,
-    });
+    let (report, approvals) = (report(house, record).await?, approvals(house, record, options).await?);
+    let account = build_account(&found, changes.as_ref(), report, &approvals);
     let rendering = account.to_rendering(&utc_offset);
     for line in rendering.wrap(screen.columns().unwrap_or(usize::MAX)) {
         match line.role {
@@ -78,15 +71,7 @@ pub(super) async fn short_text(
         return Ok(None);
     }
     let (changes, _) = kept_changes(call, options, Diffs::Stored);
-    let contents: HashMap<ContentRef, Vec<u8>> =
-        found.contents.into_iter().map(|content| (content.content_ref, content.bytes)).collect();
-    let account = CallAccount::new(&AccountSource {
-        record,
-        content: &|content| contents.get(&content).map(Vec::as_slice),
-        changes: changes.as_ref().map(|(changes, state)| (changes, *state)),
-        report: None,
-        approvals: &[],
-    });
+    let account = build_account(&found, changes.as_ref(), None, &[]);
     let answer = record.entries().iter().rev().find_map(|entry| match &entry.event {
         RecordEvent::Answered(answered) => {
             Some(format!("{} by {}", answered.answer.description(), answered.approver.name))
@@ -94,6 +79,24 @@ pub(super) async fn short_text(
         _ => None,
     });
     Ok(Some((account.short_text(), answer)))
+}
+
+/// Builds the account of a call from its record, its contents and what is kept of its changes.
+fn build_account(
+    found: &ExportedRecord,
+    changes: Option<&(FileChanges, ChangesState)>,
+    report: Option<AgentReport>,
+    approvals: &[(StandingApprovalId, String)],
+) -> CallAccount {
+    let contents: HashMap<ContentRef, &[u8]> =
+        found.contents.iter().map(|content| (content.content_ref, content.bytes.as_slice())).collect();
+    CallAccount::new(&AccountSource {
+        record: &found.stored.record,
+        content: &|content| contents.get(&content).copied(),
+        changes: changes.map(|(changes, state)| (changes, *state)),
+        report,
+        approvals,
+    })
 }
 
 /// Whether the differences of texts are computed.
