@@ -2,13 +2,12 @@
 //!
 //! Two terminals never wait for each other, and an approval "in this session" ends with the terminal.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::Result;
 use byleave_files::own;
 use byleave_gate::core::digest::Digest;
 use byleave_gate::core::id::SessionId;
-use rustix::process::{Pid, getsid};
 
 use crate::resolved_options::{ResolvedOptions, variable};
 
@@ -23,20 +22,38 @@ pub(crate) fn resolve(given: Option<&SessionId>, options: &ResolvedOptions) -> R
     if let Some(name) = variable(VARIABLE) {
         return Ok(SessionId::new(name)?);
     }
-    let terminal = getsid(None).map_or_else(|_| String::new(), terminal_name);
-    let name = Digest::compute(format!("{terminal}\n{}", options.cwd).as_bytes()).short_hex();
+    let name = Digest::compute(format!("{}\n{}", terminal_name(), options.cwd).as_bytes()).short_hex();
     Ok(SessionId::new(format!("cli-{name}"))?)
 }
 
-/// Returns a name for the terminal whose first process has this id. The time at which the process was started distinguishes it from
+/// Returns a name for this terminal: the id of its first process, and the time at which that was started, which distinguishes it from
 /// later processes with the same id.
-fn terminal_name(leader: Pid) -> String {
-    let stat = PathBuf::from(format!("/proc/{}/stat", leader.as_raw_nonzero()));
-    let text = own::read_text(&stat).unwrap_or_default();
-    // The name of the program comes first, in parentheses, and may contain anything.
-    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let started = after_name.split_whitespace().nth(19).unwrap_or_default();
-    format!("{} {started}", leader.as_raw_nonzero())
+fn terminal_name() -> String {
+    let own = ProcessStat::read("self");
+    // A process outside our PID namespace has the id 0 (a shell that `unshare --pid` started). The namespace ends with its process 1.
+    match own.session.as_str() {
+        "0" => format!("1 {} {}", ProcessStat::read("1").started, own.terminal),
+        leader => format!("{leader} {}", ProcessStat::read(leader).started),
+    }
+}
+
+/// What `/proc/PID/stat` says about a process. Everything is empty where it cannot be read.
+#[derive(Default)]
+struct ProcessStat {
+    session: String,
+    terminal: String,
+    started: String,
+}
+
+impl ProcessStat {
+    fn read(process: &str) -> Self {
+        let text = own::read_text(Path::new(&format!("/proc/{process}/stat"))).unwrap_or_default();
+        // The name of the program comes first, in parentheses, and may contain anything.
+        let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let fields: Vec<_> = after_name.split_whitespace().collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or_default().to_owned();
+        Self { session: field(3), terminal: field(4), started: field(19) }
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +63,11 @@ mod tests {
     // req: R5
     #[test]
     fn a_terminal_is_named_by_the_start_of_its_first_process() {
-        let leader = getsid(None).unwrap();
-        let name = terminal_name(leader);
-        assert_eq!(name, terminal_name(leader));
-        let own = terminal_name(rustix::process::getpid());
-        let started = own.split(' ').nth(1).unwrap();
-        assert!(started.parse::<u64>().is_ok_and(|ticks| ticks > 0), "{own}");
+        let name = terminal_name();
+        assert_eq!(name, terminal_name());
+        let started = name.split(' ').nth(1).unwrap();
+        assert!(started.parse::<u64>().is_ok(), "{name}");
+        let own = ProcessStat::read("self");
+        assert!(own.started.parse::<u64>().is_ok_and(|ticks| ticks > 0), "{}", own.started);
     }
 }

@@ -1,4 +1,4 @@
-//! The `byleave` program: commands and the terminal, over the `byleave` library.
+//! The `byleave` program: commands and the terminal, over the crates of the gate.
 //!
 //! It is thin on purpose. Each command has one file in [`command`], with its arguments. The options of every
 //! command are in [`args`], and [`resolved_options`] interprets them. It must not decide anything that the gate decides.

@@ -159,13 +159,16 @@ impl ActivePrompt {
                 TtyEvent::Keys(keys) => keys,
                 TtyEvent::End => return Err(failed("the terminal was closed without an answer")),
             };
+            let is_changed = !keys.is_empty();
             for key in keys {
                 let step = dialogue.key(tty.now(), &key);
                 if let Some(reply) = self.step(tty, dialogue, step)? {
                     return Ok(reply);
                 }
             }
-            self.draw(tty, dialogue)?;
+            if is_changed || tty.needs_refresh() {
+                self.draw(tty, dialogue)?;
+            }
         }
     }
 

@@ -25,6 +25,9 @@ use crate::keys::{KeyParser, KeyPress};
 /// How long the rest of a key sequence may take after its beginning.
 const KEY_WAIT: Duration = Duration::from_millis(40);
 
+/// How long a drawing stays if nothing happens. Then it is made again, for the times that it shows.
+const REFRESH: Duration = Duration::from_millis(250);
+
 /// The place of drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrawMode {
@@ -45,7 +48,9 @@ pub struct Tty {
     drawn: usize,
     size: (u16, u16),
     /// The last drawing. An identical one is not drawn again.
-    last: Option<(Vec<String>, Option<Position>)>,
+    last: Option<(Buffer, Option<Position>)>,
+    /// The time of the last drawing, even if it was identical.
+    refreshed: Option<Duration>,
 }
 
 /// The result of waiting for keys.
@@ -89,6 +94,7 @@ impl Tty {
             drawn: 0,
             size: (0, 0),
             last: None,
+            refreshed: None,
         };
         entered.map(|()| tty)
     }
@@ -147,14 +153,20 @@ impl Tty {
         Ok(TtyEvent::Keys(keys))
     }
 
+    /// Checks whether a drawing is due although nothing has happened: it is old, or the size has changed.
+    pub fn needs_refresh(&self) -> bool {
+        self.refreshed.is_none_or(|at| self.now() >= at + REFRESH) || self.size() != self.size
+    }
+
     /// Draws. In place, the new rows replace the rows of the last drawing.
     pub fn draw(&mut self, buf: &Buffer, cursor: Option<Position>) -> io::Result<()> {
         let area: Rect = *buf.area();
-        let rows = ansi_output::rows(buf);
         let size = self.size();
-        if self.size == size && self.last.as_ref().is_some_and(|last| last.0 == rows && last.1 == cursor) {
+        self.refreshed = Some(self.now());
+        if self.size == size && self.last.as_ref().is_some_and(|last| last.0 == *buf && last.1 == cursor) {
             return Ok(());
         }
+        let rows = ansi_output::rows(buf);
         let mut out = String::from("\x1b[?2026h\x1b[?25l\x1b[?7l");
         match self.place {
             DrawMode::Full => out.push_str("\x1b[H"),
@@ -186,7 +198,7 @@ impl Tty {
         }
         out.push_str("\x1b[?7h\x1b[?2026l");
         self.size = size;
-        self.last = Some((rows, cursor));
+        self.last = Some((buf.clone(), cursor));
         self.file.write_all(out.as_bytes())?;
         self.file.flush()
     }
@@ -204,6 +216,7 @@ impl Tty {
         }
         self.drawn = 0;
         self.last = None;
+        self.refreshed = None;
         self.file.write_all(out.as_bytes())?;
         self.file.flush()
     }

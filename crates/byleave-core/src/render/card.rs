@@ -38,6 +38,12 @@ const SAID_WARNINGS: [&str; 4] = [
 const CANNOT_UNDO: &str = "CANNOT BE UNDONE.";
 /// What a card says about a call that is not known to be undoable.
 const MAYBE_NO_UNDO: &str = "It may be impossible to undo.";
+/// What a card says about a call of a server.
+const NO_UNDO_HERE: &str = "Byleave cannot undo it.";
+/// What a card says about characters that are shown with brackets or marks.
+const HIDDEN_CHARACTERS: &str = "unusual characters: invisible, reversed or look-alike ones are marked";
+/// What a card says instead of a reason that is one of its warnings.
+const SEE_WARNING: &str = "Asks: every time, because of ⚠ above";
 /// The maximum number of lines of output on a card.
 const OUTPUT_LINES_MAX: usize = 3;
 /// The maximum length of a line of output on a card.
@@ -101,18 +107,28 @@ impl QuestionCard {
         }
         // The headline of an edit says what it changed, and its tool prints nothing else.
         let told = rehearsal.filter(|ran| !is_named || ran.status != ExecutionStatus::Succeeded);
+        let is_untried = headline.is_command && view.rehearsal.is_none();
         let mut card = Self {
             class,
-            tried: told.map(|ran| tried(ran, &changes)),
+            tried: match told {
+                Some(ran) => Some(tried(ran, &changes) + after_yes(ran, &changes)),
+                None => is_untried.then(|| "Not tried on a copy.".to_owned()),
+            },
             output: told.map(|ran| last_lines(&mut page, &ran.output.text)).unwrap_or_default(),
             warnings: warnings(&mut page, view),
             uses: uses(&mut page, view),
-            undo: undo(view, class).to_owned(),
+            undo: undo(view, class, &changes).to_owned(),
             why: why(&mut page, view),
             headline,
             changes,
             is_enough: false,
         };
+        if card.class == QuestionClass::Grave {
+            card.say_reason_once();
+        }
+        if !page.is_harmless() {
+            card.warnings.push(HIDDEN_CHARACTERS.to_owned());
+        }
         card.is_enough = class != QuestionClass::Grave
             && view.question.kind == QuestionKind::Approval
             && card.headline.is_complete
@@ -124,6 +140,14 @@ impl QuestionCard {
             && page.is_harmless()
             && is_said(&super::render(view));
         card
+    }
+
+    /// Says the reason of a grave question once. A danger is among the warnings already.
+    fn say_reason_once(&mut self) {
+        let reason = self.why.strip_prefix("Asks: ").unwrap_or_default();
+        if self.warnings.iter().any(|warning| warning == reason) {
+            SEE_WARNING.clone_into(&mut self.why);
+        }
     }
 
     /// Returns the card as lines for a screen.
@@ -142,18 +166,26 @@ impl QuestionCard {
             page.push_line(LineRole::Outcome, "  ", tried);
         }
         self.changes.write(page, self.headline.names_change && self.changes.files.len() == 1);
+        if !self.output.is_empty() && self.changes.files.iter().any(|file| !file.diff.is_empty()) {
+            page.push_line(LineRole::Outcome, "  ", "It printed:");
+        }
         for line in &self.output {
             page.push_line(LineRole::Content, GUTTER, line);
         }
         for line in &self.uses {
             page.push_line(LineRole::Outcome, "  ", line);
         }
-        let is_loss = [CANNOT_UNDO, MAYBE_NO_UNDO].contains(&self.undo.as_str());
-        let is_warning = self.class == QuestionClass::Grave && is_loss;
-        let undo_role = if is_warning { LineRole::Warning } else { LineRole::Outcome };
-        let gutter = if undo_role == LineRole::Warning { WARNING_GUTTER } else { "  " };
-        page.push_line(undo_role, gutter, &self.undo);
-        page.push_line(LineRole::Reason, "  ", &self.why);
+        let is_grave = self.class == QuestionClass::Grave;
+        let is_loss = [CANNOT_UNDO, MAYBE_NO_UNDO, NO_UNDO_HERE].contains(&self.undo.as_str());
+        match is_grave && is_loss {
+            true => page.push_line(LineRole::Warning, WARNING_GUTTER, &self.undo),
+            false => page.push_line(LineRole::Outcome, "  ", &self.undo),
+        }
+        // The reason of a grave question is a warning, unless another line has warned of it.
+        match is_grave && self.warnings.is_empty() {
+            true => page.push_line(LineRole::Reason, WARNING_GUTTER, &self.why),
+            false => page.push_line(LineRole::Reason, "  ", &self.why),
+        }
     }
 
     /// Returns the card in one line, for lists and notifications: the headline, and what it changed.
@@ -278,6 +310,15 @@ pub(super) fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
     format!("On {place} it {did}{ended}.")
 }
 
+/// Says what a yes does with a run on a copy.
+const fn after_yes(ran: &Rehearsal, changes: &CardChanges) -> &'static str {
+    match (ran.blocked_hosts.is_empty(), changes.is_empty()) {
+        (false, _) => " Yes runs it again with it.",
+        (true, false) => " Yes applies that.",
+        (true, true) => "",
+    }
+}
+
 /// Returns the last lines of the output, and whether there are more.
 pub(super) fn last_lines(page: &mut RenderingBuilder, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.trim_end().lines().filter(|line| !line.trim().is_empty()).collect();
@@ -297,7 +338,7 @@ pub(super) fn last_lines(page: &mut RenderingBuilder, text: &str) -> Vec<String>
 fn warnings(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
     let mut warnings = Vec::new();
     if view.question.kind == QuestionKind::Checkpoint {
-        warnings.push("CHECKPOINT: it needs a deliberate yes in every mode".to_owned());
+        warnings.push("CHECKPOINT: only a person can release this, in every mode".to_owned());
     }
     if let [own, parent, ..] = view.lineage.as_slice() {
         let (own, parent) = (page.quote(own.agent.as_str()), page.quote(parent.agent.as_str()));
@@ -376,23 +417,25 @@ fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
     lines
 }
 
-fn undo(view: &QuestionView, class: QuestionClass) -> &'static str {
+fn undo(view: &QuestionView, class: QuestionClass, changes: &CardChanges) -> &'static str {
+    let is_of_server = view.plan.effects.iter().any(|effect| matches!(effect, Effect::Invoke { .. }));
     let wants_network = ran(view).is_some_and(|ran| !ran.is_committable());
     let reads = |effect: &Effect| matches!(effect, Effect::Read { .. } | Effect::Reach { .. });
     let only_reads = !view.plan.effects.is_empty() && view.plan.effects.iter().all(reads);
     match class {
         _ if view.question.kind == QuestionKind::Release => {
-            "It has run. You decide whether the model sees its result."
+            "It has run. What the model has seen cannot be taken back."
         }
         _ if view.plan.irreversible => CANNOT_UNDO,
         _ if view.plan.read_only || only_reads => "Only reads.",
+        _ if wants_network => "Changes to files can be undone, network traffic cannot.",
+        _ if ran(view).is_some() && changes.is_empty() => "There is nothing to undo.",
         QuestionClass::Undoable => "Can be undone: byleave undo.",
-        _ if wants_network => "Network traffic cannot be undone.",
-        QuestionClass::Ordinary | QuestionClass::Grave
-            if ran(view).is_some_and(Rehearsal::is_committable) =>
-        {
-            "Changes to files can be undone: byleave undo."
+        QuestionClass::Ordinary if ran(view).is_some() => "Can be undone: byleave undo.",
+        QuestionClass::Grave if ran(view).is_some() => {
+            "Files can be undone (byleave undo), not what they cause meanwhile."
         }
+        QuestionClass::Ordinary | QuestionClass::Grave if is_of_server => NO_UNDO_HERE,
         QuestionClass::Ordinary | QuestionClass::Grave => MAYBE_NO_UNDO,
     }
 }
@@ -459,7 +502,7 @@ pub(super) fn strongest_reason<'a>(
     let Some(reason) = strongest else { return "nobody has allowed it".to_owned() };
     let message = reason.message.lines().next().unwrap_or_default();
     match reason.cause {
-        Some(AskCause::Default) => "no rule allows it".to_owned(),
+        Some(AskCause::Default) => "no rule allows it yet".to_owned(),
         Some(AskCause::Mode) => "the mode asks about everything".to_owned(),
         Some(AskCause::Sensitive) => "the tool counts as sensitive".to_owned(),
         Some(AskCause::ToolNeedsApproval) => "the tool requires a yes".to_owned(),

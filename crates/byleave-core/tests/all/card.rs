@@ -328,10 +328,14 @@ fn situations() -> Vec<(&'static str, QuestionView, QuestionClass)> {
     let secret = tried(bash("./setup.sh"), vec![made("conf.ini", "password=hunter2\n")], "");
     all.push(("a secret in the difference", secret, Undoable));
     let script = "set -e\nfor f in *.txt; do\n  mv \"$f\" \"old-$f\"\ndone";
-    all.push(("a script", tried(bash(script), vec![made("old-a.txt", "x\n")], ""), Undoable));
+    let mut renaming =
+        tried(bash(script), vec![deleted("a.txt", GitStatus::Tracked), made("old-a.txt", "x\n")], "");
+    run(&mut renaming).changes.renames =
+        vec![FileRename { from: "/ws/a.txt".into(), to: "/ws/old-a.txt".into() }];
+    all.push(("a script", renaming, Undoable));
     let mut outside = tried(bash("echo x >> /srv/shared/list"), vec![], "");
     run(&mut outside).changes.list =
-        vec![FileChange { path: "/srv/shared/list".into(), ..changed("", EDIT) }];
+        vec![FileChange { path: "/srv/shared/list".into(), ..changed("", "@@ -1 +1,2 @@\n w\n+x\n") }];
     *reasons(&mut outside) = vec![asks(AskCause::OutsideWorkspace, "")];
     all.push(("outside the workspace", outside, Grave));
     all

@@ -74,11 +74,13 @@ pub fn run(
     let _floor = stderr_hold::hold_stderr();
     let mut tty = Tty::open(path, DrawMode::Full)?;
     let mut chat = Chat::new(manner.setting());
+    let mut is_changed = true;
     loop {
         loop {
             match news.try_recv() {
                 Ok(ChatEvent::End) => return Ok(true),
                 Ok(news) => {
+                    is_changed = true;
                     if let Some(word) = take_in(&mut chat, news, tty.now(), now()) {
                         act(ChatAction::SendMessage(word));
                     }
@@ -87,11 +89,14 @@ pub fn run(
                 Err(TryRecvError::Disconnected) => return Ok(true),
             }
         }
-        draw(&mut tty, &mut chat)?;
+        if is_changed || tty.needs_refresh() {
+            draw(&mut tty, &mut chat)?;
+        }
         let keys = match tty.keys(LOOK_UP)? {
             TtyEvent::Keys(keys) => keys,
             TtyEvent::End => return Ok(false),
         };
+        is_changed = !keys.is_empty();
         for key in keys {
             match chat.key(tty.now(), now(), &key) {
                 ChatAction::Nothing => {}

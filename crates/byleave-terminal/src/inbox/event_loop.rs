@@ -139,8 +139,10 @@ struct InboxScreen<'a> {
 
 impl InboxScreen<'_> {
     fn go(mut self, ends: &AtomicBool) -> io::Result<InboxExit> {
+        let mut is_changed = true;
         loop {
             while let Ok(news) = self.news.try_recv() {
+                is_changed = true;
                 match news {
                     InboxEvent::Questions(items, undo) => {
                         self.inbox.questions(items);
@@ -152,7 +154,9 @@ impl InboxScreen<'_> {
                     InboxEvent::Aborted => return Ok(InboxExit::Aborted),
                 }
             }
-            self.draw()?;
+            if is_changed || self.tty.needs_refresh() {
+                self.draw()?;
+            }
             if ends.load(Ordering::Relaxed) {
                 return Ok(InboxExit::TerminalClosed);
             }
@@ -160,6 +164,7 @@ impl InboxScreen<'_> {
                 TtyEvent::Keys(keys) => keys,
                 TtyEvent::End => return Ok(InboxExit::TerminalClosed),
             };
+            is_changed = !keys.is_empty();
             for key in keys {
                 let act = self.inbox.key(self.tty.now(), &key);
                 match (act, self.only) {

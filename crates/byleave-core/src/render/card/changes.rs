@@ -19,6 +19,10 @@ const FILES_MAX: usize = 12;
 const FILES_SHOWN: usize = 8;
 /// The number of lines of differences on a card.
 const DIFF_LINES_MAX: usize = 10;
+/// The same if not every file has a line: an example.
+const DIFF_LINES_EXAMPLE: usize = 4;
+/// The size up to which a text is compared.
+const COMPARED_BYTES_MAX: u64 = 400 * 1024;
 /// The note on a deleted file of which git has no copy.
 const NOT_IN_GIT: &str = "not in git";
 /// The length of a line of a difference on a card.
@@ -68,6 +72,11 @@ pub struct CardChange {
 }
 
 impl CardChanges {
+    /// Checks whether there are none.
+    pub(in crate::render) const fn is_empty(&self) -> bool {
+        self.files_total == 0 && self.repository.is_empty()
+    }
+
     /// Returns the changes in a few words.
     pub(in crate::render) fn one_line(&self) -> String {
         match self.files.as_slice() {
@@ -161,7 +170,7 @@ pub(in crate::render) fn changes(
     };
     let said: Vec<&&FileChange> = rest.iter().filter(is_said).collect();
     let many = said.len() > FILES_MAX;
-    let mut left = if many { 0 } else { DIFF_LINES_MAX };
+    let mut left = if many { DIFF_LINES_EXAMPLE } else { DIFF_LINES_MAX };
     let (mut files, mut folded) = (Vec::new(), Vec::new());
     for change in &said {
         if many && files.len() >= FILES_SHOWN && !never_folded(change) {
@@ -208,7 +217,8 @@ fn one(
         FileChangeKind::MetadataChanged => 'T',
         FileChangeKind::Deleted => 'D',
     };
-    let diff = change.diff.as_deref().unwrap_or_default();
+    // The content of a renamed file is that of before.
+    let diff = if from.is_some() { "" } else { change.diff.as_deref().unwrap_or_default() };
     let (added, removed) = (count_lines(diff, '+'), count_lines(diff, '-'));
     // What is gone is one line. Its text is in the details.
     let (shown, folded_lines) = match change.kind() {
@@ -261,10 +271,13 @@ fn note(page: &mut RenderingBuilder, change: &FileChange, cwd: &str, from: Optio
             notes.push("directory".to_owned());
         }
         Some(FileNodeKind::File { size, .. })
-            if change.diff.is_none() && change.kind() != FileChangeKind::MetadataChanged =>
+            if change.diff.is_none()
+                && from.is_none()
+                && change.kind() != FileChangeKind::MetadataChanged =>
         {
+            let why = if *size > COMPARED_BYTES_MAX { "not compared" } else { "not text" };
             let size = usize::try_from(*size).unwrap_or(usize::MAX);
-            notes.push(format!("{}, not text or too large to compare", format_count(size, "byte", "bytes")));
+            notes.push(format!("{}, {why}", format_count(size, "byte", "bytes")));
         }
         _ => {}
     }
@@ -304,6 +317,10 @@ fn count_kinds(folded: &[&FileChange], lost: usize) -> String {
         *counts.entry(change.kind().as_str()).or_default() += 1;
     }
     let words: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    let lost = if lost > 0 { format!("; {lost} are {NOT_IN_GIT}") } else { String::new() };
-    format!("… {}: {}{lost}", format_count(folded.len(), "more file", "more files"), words.join(", "))
+    let kinds = match words.as_slice() {
+        [_] if counts.contains_key(FileChangeKind::Modified.as_str()) => String::new(),
+        _ => format!(": {}", words.join(", ")),
+    };
+    let lost = if lost > 0 { format!("; {lost} {NOT_IN_GIT}") } else { String::new() };
+    format!("… {}{kinds}{lost}", format_count(folded.len(), "more file", "more files"))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::effect::Effect;
 use crate::escape::EscapeLevel;
-use crate::file_change::FileChanges;
+use crate::file_change::{FileChangeKind, FileChanges};
 use crate::render::line::LineRole;
 use crate::render::writer::RenderingBuilder;
 
@@ -89,8 +89,10 @@ pub(in crate::render) fn headline(page: &mut RenderingBuilder, call: &HeadlineSo
     let command = call.arguments.get("command").and_then(Value::as_str);
     if call.is_release {
         let tool = page.quote(call.tool);
+        let (arguments, _) = arguments(page, call, &[]);
         return CardHeadline {
             lines: vec![format!("Show the model the result of {tool}")],
+            arguments,
             ..CardHeadline::default()
         };
     }
@@ -149,6 +151,10 @@ fn file_tool(page: &mut RenderingBuilder, call: &HeadlineSource<'_>) -> Option<C
     paths.dedup();
     let [path] = paths.as_slice() else { return None };
     let shown = relative(page, path, call.cwd);
+    let is_new = call.changes.is_some_and(
+        |changes| matches!(changes.list.as_slice(), [change] if change.kind() == FileChangeKind::Created),
+    );
+    let verb = if is_new { "Create" } else { verb };
     let is_complete = call.changes.is_some();
     let (arguments, is_whole) = match is_complete {
         // The difference on the copy shows what the arguments do.
@@ -219,7 +225,9 @@ fn arguments(page: &mut RenderingBuilder, call: &HeadlineSource<'_>, said: &[&st
         let cut: String = text.chars().take(ARGUMENT_CHARS_MAX).collect();
         is_complete &= cut.len() == text.len();
         let name = page.escape(name, EscapeLevel::Name);
-        lines.push(format!("{name}: {cut}{}", if cut.len() < text.len() { "…" } else { "" }));
+        let left = text.chars().count() - cut.chars().count();
+        let more = if left > 0 { format!("… {left} more characters") } else { String::new() };
+        lines.push(format!("{name}: {cut}{more}"));
     }
     (lines, is_complete)
 }

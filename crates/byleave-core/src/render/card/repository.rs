@@ -50,8 +50,10 @@ pub(super) fn describe(page: &mut RenderingBuilder, folded: &[&FileChange]) -> V
     if entries.is_empty() {
         let is_index = |change: &&FileChange| Path::new(&change.path).ends_with(".git/index");
         let staged = folded.iter().any(is_index);
-        let what = if staged { "staged changes" } else { "git's own files" };
-        return vec![format!("{what} ({})", format_count(folded.len(), "file in .git", "files in .git"))];
+        return vec![match staged {
+            true => "staged changes".to_owned(),
+            false => format!("{} of git's own", format_count(folded.len(), "file", "files")),
+        }];
     }
     let on = branch.map(|name| format!(" on {}", page.escape(&name, EscapeLevel::Name))).unwrap_or_default();
     let mut lines: Vec<String> = entries
