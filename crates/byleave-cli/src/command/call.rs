@@ -20,6 +20,7 @@ use crate::default_session;
 use crate::drive_call::{drive, follow_run, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::job_signals::JobSignals;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::terminal_mark::{self, TerminalMark};
@@ -112,6 +113,7 @@ pub(crate) async fn run(
             screen.message_with_tone(Tone::Careful, "note:", &line);
         }
     }
+    let _signals = JobSignals::listen(options, None, |line| eprintln!("[byleave] {line}"))?;
     let _mark = TerminalMark::set(options, ask, call.id);
     let tool = call.tool.clone();
     let id = call.id;

@@ -1,0 +1,46 @@
+//! Ends the background job that a call holds when somebody ends this process.
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+
+use crate::resolved_options::ResolvedOptions;
+
+/// Listens for signals until it is dropped.
+pub(crate) struct JobSignals(JoinHandle<()>);
+
+impl JobSignals {
+    /// Listens. A job ends normally, and what it wrote is judged. Any other call ends with its process, as it would without this.
+    /// `parent_death` is the signal for the end of the process that started this one. `said` is told what a job says about its ports.
+    pub(crate) fn listen(
+        options: &ResolvedOptions,
+        parent_death: Option<Signal>,
+        said: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Option<Self>> {
+        let Some(jobs) = options.held_jobs.clone() else { return Ok(None) };
+        jobs.listen(said);
+        if parent_death.is_some() {
+            set_parent_process_death_signal(parent_death).context("cannot ask for the end of the agent")?;
+        }
+        let listening = "cannot listen for signals";
+        let mut end = signal(SignalKind::terminate()).context(listening)?;
+        let mut hangup = signal(SignalKind::hangup()).context(listening)?;
+        Ok(Some(Self(tokio::spawn(async move {
+            let kind = tokio::select! {
+                _ = end.recv() => SignalKind::terminate(),
+                _ = hangup.recv() => SignalKind::hangup(),
+            };
+            if !jobs.is_running() {
+                std::process::exit(128 + kind.as_raw_value());
+            }
+            jobs.stop();
+        }))))
+    }
+}
+
+impl Drop for JobSignals {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
