@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, Result};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::task::JoinHandle;
 
 use crate::resolved_options::ResolvedOptions;
+use crate::signals::termination_signals;
 
 /// Listens for signals until it is dropped.
 pub(crate) struct JobSignals(JoinHandle<()>);
@@ -23,18 +24,18 @@ impl JobSignals {
         if parent_death.is_some() {
             set_parent_process_death_signal(parent_death).context("cannot ask for the end of the agent")?;
         }
-        let listening = "cannot listen for signals";
-        let mut end = signal(SignalKind::terminate()).context(listening)?;
-        let mut hangup = signal(SignalKind::hangup()).context(listening)?;
+        let mut signals = termination_signals()?;
         Ok(Some(Self(tokio::spawn(async move {
-            let kind = tokio::select! {
-                _ = end.recv() => SignalKind::terminate(),
-                _ = hangup.recv() => SignalKind::hangup(),
-            };
-            if !jobs.is_running() {
-                std::process::exit(128 + kind.as_raw_value());
+            while let Some(number) = signals.recv().await {
+                // Ctrl-C cancels the call, as that of any other tool.
+                if number == SignalKind::interrupt().as_raw_value() {
+                    continue;
+                }
+                if !jobs.is_running() {
+                    std::process::exit(128 + number);
+                }
+                jobs.stop();
             }
-            jobs.stop();
         }))))
     }
 }

@@ -77,7 +77,10 @@ struct RawTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawGroup {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the table, and for the test that there is one"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for readers of the table, and for the test that there is one")
+    )]
     why: String,
     patterns: Vec<String>,
 }

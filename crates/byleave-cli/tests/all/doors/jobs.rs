@@ -300,7 +300,10 @@ fn a_rehearsal_of_a_service_ends_and_nobody_is_asked_for_a_yes_that_ends_it_agai
     doors.put("server.py", SERVER);
     let server = args(&bash(&format!("python3 server.py {port}")));
     let told = doors.run(&["call", "bash", "--ask", "inbox", "--args", &server]);
-    assert!(text(&told.stdout).contains("same call again") || text(&told.stderr).contains("same call again"), "{told:?}");
+    assert!(
+        text(&told.stdout).contains("same call again") || text(&told.stderr).contains("same call again"),
+        "{told:?}"
+    );
     assert_eq!(doors.stand.json(&["inbox", "--json"]), json!([]));
     assert_eq!(newest(&doors)["outcome"], "refused");
 }
