@@ -279,7 +279,7 @@ impl ExecutionEnv {
         let may_write = writable.contains(&workspace);
         let outside = writable.into_iter().filter(|path| !path.starts_with(&workspace) && path.is_dir());
         let inside = if may_write { job_scratch::planned_dirs(&run.plan, &workspace) } else { Vec::new() };
-        let roots = job_scratch::outermost(outside.chain(inside).collect());
+        let roots = job_scratch::outermost(outside.chain(inside));
         let mut weaker_reason = self.overlay().err();
         let store = self.open_store()?;
         let mut scratch_dirs =
@@ -294,14 +294,13 @@ impl ExecutionEnv {
         let mut copy = store.create_copy(run.call.uuid(), &roots, method)?;
         let mut stacks = Vec::new();
         if method == CopyMethod::Overlay {
-            let dirs = job_scratch::outermost(scratch_dirs.into_iter().collect());
+            let dirs = job_scratch::outermost(scratch_dirs);
             let dirs: Vec<PathBuf> = dirs.into_iter().filter(|dir| !roots.contains(dir)).collect();
             stacks = copy.with_scratch_alone(run.context.session.as_str(), &dirs)?;
         }
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
-        confinement.files.writable = job_scratch::outermost(
-            confinement.files.copies.iter().map(|copied| copied.root.clone()).collect(),
-        );
+        confinement.files.writable =
+            job_scratch::outermost(confinement.files.copies.iter().map(|copied| copied.root.clone()));
         Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
     }
 

@@ -81,11 +81,12 @@ pub(crate) fn planned_dirs(plan: &Plan, workspace: &Path) -> Vec<PathBuf> {
         let is_real = dir.canonicalize().is_ok_and(|real| real == dir) && dir.is_dir();
         (is_inside && is_real).then(|| dir.to_path_buf())
     });
-    outermost(dirs.collect())
+    outermost(dirs)
 }
 
 /// Returns the paths that are not in another one.
-pub(crate) fn outermost(paths: BTreeSet<PathBuf>) -> Vec<PathBuf> {
+pub(crate) fn outermost(paths: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+    let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
     let is_inner = |path: &PathBuf| paths.iter().any(|other| other != path && path.starts_with(other));
     paths.iter().filter(|path| !is_inner(path)).cloned().collect()
 }
