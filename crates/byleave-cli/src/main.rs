@@ -28,6 +28,7 @@ mod error_report;
 mod exit_status;
 mod hook;
 mod init_journal;
+mod job_signals;
 mod json_output;
 mod live_output;
 mod mcp_config_file;

@@ -13,6 +13,7 @@ use byleave_gate::core::id::TenantId;
 use byleave_gate::core::policy::PathVariables;
 use byleave_gate::core::question::{ApproverIdentity, Assurance};
 use byleave_sandbox::guarantee::Guarantee;
+use byleave_tools::HeldJobs;
 
 use crate::agent_configs;
 use crate::args::{AskArg, ColorArg, GlobalArgs};
@@ -47,6 +48,8 @@ pub(crate) struct ResolvedOptions {
     pub(crate) allow_delete: bool,
     /// `echo` and `append_line` are among the tools, for people who try things out.
     pub(crate) demo_tools: bool,
+    /// The background jobs that calls of this process hold. `None` in a process that serves many calls.
+    pub(crate) held_jobs: Option<HeldJobs>,
     /// Colours are used on the person's screen.
     pub(crate) use_color: bool,
     /// Guarantees that commands run without, as the operator set.
@@ -96,6 +99,7 @@ impl ResolvedOptions {
             person: person(),
             allow_delete: chosen.allow_delete(),
             demo_tools: true,
+            held_jobs: Some(HeldJobs::new()),
             waived: chosen.waived(),
             required: BTreeSet::new(),
             editor: editor(&chosen),
@@ -116,7 +120,7 @@ impl ResolvedOptions {
 
     /// Returns the options for a gate whose tools are offered to a model.
     pub(crate) fn for_models(&self) -> Self {
-        Self { demo_tools: false, ..self.clone() }
+        Self { demo_tools: false, held_jobs: None, ..self.clone() }
     }
 
     /// Returns the options for commands of many people on one machine. All processes of a command must be limited together,
@@ -125,7 +129,7 @@ impl ResolvedOptions {
     pub(crate) fn for_many(&self) -> Self {
         let limits = Guarantee::ALL.into_iter().filter(|guarantee| guarantee.is_best_effort());
         let required = limits.filter(|guarantee| !self.waived.contains(guarantee)).collect();
-        Self { required, ..self.clone() }
+        Self { required, held_jobs: None, ..self.clone() }
     }
 
     /// Returns the options for another tenant, whose audit log has its own directory. Its name must be valid for one.

@@ -31,6 +31,11 @@ impl FromStr for RunOn {
 }
 
 impl RunOn {
+    /// Checks whether commands run in the sandbox of this machine.
+    pub(crate) fn is_native(&self) -> bool {
+        matches!(self, Self::Native)
+    }
+
     /// Finds the container engine, if commands run in a container. It is never one in the workspace.
     pub(crate) fn engine(&self, workspace: &Path) -> Result<Option<OciEngine>, LaunchError> {
         let Self::Oci(image) = self else { return Ok(None) };

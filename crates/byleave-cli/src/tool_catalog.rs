@@ -13,7 +13,7 @@ use byleave_gate::ledger::Ledger;
 use byleave_gate::ledger::memory::MemoryLedger;
 use byleave_gate::tool::{RunContext, Tool};
 use byleave_gate::typed_tool::TypedTool;
-use byleave_tools::{BuiltinToolOptions, CommandHost, ExecutionEnv};
+use byleave_tools::{BuiltinToolOptions, CommandHost, ExecutionEnv, Jobs};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -28,12 +28,10 @@ pub(crate) fn catalog(
     ledger: Option<Arc<dyn Ledger>>,
 ) -> Result<Catalog, RegisterError> {
     let ledger = ledger.unwrap_or_else(|| Arc::new(MemoryLedger::new()));
-    // A call ends with the program, so nobody could hold a background job.
-    let offer = BuiltinToolOptions {
-        allow_delete: options.allow_delete,
-        ledger: Some(ledger),
-        ..BuiltinToolOptions::default()
-    };
+    // The program ends with its call, so the call holds a background job. A program that serves others continues without the job.
+    let jobs = options.held_jobs.clone().map_or_else(Jobs::elsewhere, Jobs::held);
+    let offer =
+        BuiltinToolOptions { allow_delete: options.allow_delete, ledger: Some(ledger), jobs: Some(jobs) };
     let catalog = byleave_tools::builtin_catalog(&workplace(options, workspace), &offer)?;
     if options.demo_tools {
         catalog.register(echo())?;
@@ -48,6 +46,7 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     let mut workplace = ExecutionEnv::new(state.join("copies"), PathBuf::from(workspace));
     workplace.home = options.home.as_ref().map(PathBuf::from);
     workplace.run_markers_dir = Some(unfinished(&state));
+    workplace.jobs_dir = Some(jobs_dir(&state));
     workplace.private_paths = vec![options.root_state_dir().canonicalize().unwrap_or(state)];
     workplace.environment = std::env::vars().collect();
     workplace.waived.clone_from(&options.waived);
@@ -71,6 +70,11 @@ pub(crate) fn command_host(options: &ResolvedOptions, workspace: &Path) -> Comma
 /// Returns the directory that notes unfinished runs. It is shared, so that the next process stops what an earlier one left.
 pub(crate) fn unfinished(state: &Path) -> PathBuf {
     state.join("unfinished")
+}
+
+/// Returns the directory with the notes about running jobs.
+pub(crate) fn jobs_dir(state: &Path) -> PathBuf {
+    state.join("jobs")
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -157,17 +157,36 @@ impl WorkspaceCopy {
         self.add_scratch(session, paths, ScratchScope::Rehearsals)
     }
 
+    /// Does the same for existing directories in a directory that is not copied, because the command sees it as it is.
+    pub fn with_scratch_alone(&mut self, session: &str, paths: &[PathBuf]) -> Result<Vec<LayerStack>, Error> {
+        let existing: Vec<PathBuf> = paths.iter().filter(|path| path.is_dir()).cloned().collect();
+        self.add_scratch_beneath(session, &existing, ScratchScope::Session, false)
+    }
+
     fn add_scratch(
         &mut self,
         session: &str,
         paths: &[PathBuf],
         kept: ScratchScope,
     ) -> Result<Vec<LayerStack>, Error> {
+        self.add_scratch_beneath(session, paths, kept, true)
+    }
+
+    fn add_scratch_beneath(
+        &mut self,
+        session: &str,
+        paths: &[PathBuf],
+        kept: ScratchScope,
+        needs_root: bool,
+    ) -> Result<Vec<LayerStack>, Error> {
         let scratch = self.store.scratch(session);
         let mut stacks = Vec::new();
         let mut tracked = TrackedDirectories::default();
         for path in paths {
-            let Some((number, root)) = self.root_for(path) else { continue };
+            let root = self.root_for(path);
+            if root.is_none() && needs_root {
+                continue;
+            }
             if tracked.holds_tracked(path) {
                 continue;
             }
@@ -176,6 +195,7 @@ impl WorkspaceCopy {
             let stack = scratch.open_stack_for(path, kept)?;
             if !path.exists() {
                 // A missing directory cannot be overlaid. If the command creates it, it is found after the command has ended.
+                let Some((number, root)) = root else { continue };
                 if root.method != CopyMethod::Overlay || stack.lower_layers().is_empty() {
                     continue;
                 }

@@ -59,6 +59,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Returns how long a call with these arguments may last at most, if it is a job: a server or a watcher, which stays until it is
+    /// stopped. Other calls of its session run meanwhile.
+    fn job_duration(&self, _arguments: &Value) -> Option<Duration> {
+        None
+    }
+
     /// Returns whether the output may hold text of strangers, beyond what the plan and the manifest show: hosts that a command or a fetch
     /// reaches, and tools of MCP servers.
     fn returns_foreign_text(&self) -> bool {

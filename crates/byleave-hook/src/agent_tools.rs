@@ -193,6 +193,14 @@ pub fn shell_command<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     matches!(row.does, ToolAction::Run).then(|| input.get("command")?.as_str()).flatten()
 }
 
+/// The arguments by which agents run a command in the background.
+const BACKGROUND: [&str; 3] = ["run_in_background", "is_background", "isBackground"];
+
+/// Checks whether the agent runs the command of this input in the background.
+pub fn is_background(input: &Value) -> bool {
+    BACKGROUND.iter().any(|key| input.get(*key).and_then(Value::as_bool) == Some(true))
+}
+
 /// The arguments that set a tool's working directory.
 const DIRECTORIES: [&str; 4] = ["working_directory", "directory", "dir_path", "workdir"];
 

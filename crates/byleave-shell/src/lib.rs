@@ -15,6 +15,7 @@
 //! | `embedded_languages` | scans sed, awk and jq programs for reads, writes and commands |
 //! | `analyze` | the entry point: text in, effects out |
 //! | [`danger`] | commands that are never allowed silently (`manuals/dangers.toml`) |
+//! | [`services`] | servers and watchers, which stay until they are stopped (`manuals/services.toml`) |
 //! | `env_var_rules` | variables that are harmless to set, and variables that change what runs (`manuals/environment.toml`) |
 //! | [`repository`] | repositories whose settings are plain files |
 //! | `wildcard` | wildcards that programs match against names by themselves |
@@ -34,6 +35,7 @@ mod host;
 pub mod interpreter;
 pub mod manual;
 pub mod repository;
+pub mod services;
 pub mod shell_env;
 pub mod source_outline;
 mod syntax;

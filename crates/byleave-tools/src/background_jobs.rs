@@ -3,7 +3,7 @@
 //! This process holds a job. The job belongs to the session that started it; other sessions cannot see it. It is confined like any command
 //! and works on the real files. It must never outlive its session, its time limit, or the last handle on the job table.
 
-mod ports;
+pub(crate) mod ports;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -22,11 +22,12 @@ use byleave_sandbox::tripwire::PlantedFile;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use self::ports::JobPorts;
+use self::ports::{JobPortListener, JobPorts};
 pub use tools::{bash_kill, bash_output};
 
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::head_tail_buffer::HeadTailBuffer;
+use crate::held_jobs::HeldJobs;
 use crate::rehearsal_result;
 use crate::run_command::{self, CommandNetwork, OutputStreams};
 
@@ -58,7 +59,20 @@ impl Default for JobLimits {
 
 /// A handle on the jobs of a process. When the last handle is dropped, all jobs end.
 #[derive(Clone, Debug)]
-pub struct Jobs(Option<Arc<JobTable>>);
+pub struct Jobs(JobHolder);
+
+/// Who holds the jobs.
+#[derive(Clone, Debug)]
+enum JobHolder {
+    /// The process, also after the call that started a job.
+    Process(Arc<JobTable>),
+    /// The call that starts a job, until it ends.
+    Call(HeldJobs),
+    /// Nobody in this process. Another process with the same tools can.
+    Elsewhere,
+    /// Nobody.
+    Nobody,
+}
 
 #[derive(Debug)]
 struct JobTable {
@@ -107,17 +121,27 @@ impl Jobs {
     /// Creates a job table.
     pub fn new(limits: JobLimits) -> Self {
         let (jobs, starting, started) = Default::default();
-        Self(Some(Arc::new(JobTable { limits, jobs, starting, started })))
+        Self(JobHolder::Process(Arc::new(JobTable { limits, jobs, starting, started })))
     }
 
-    /// Creates a handle without jobs, for a process that ends with its call.
+    /// Creates a handle for a process that ends with its call. A job lasts as long as the call that starts it.
+    pub const fn held(held: HeldJobs) -> Self {
+        Self(JobHolder::Call(held))
+    }
+
+    /// Creates a handle without jobs, for a process whose calls may continue in one that has them. The tool is the same in both.
+    pub const fn elsewhere() -> Self {
+        Self(JobHolder::Elsewhere)
+    }
+
+    /// Creates a handle without jobs.
     pub const fn disabled() -> Self {
-        Self(None)
+        Self(JobHolder::Nobody)
     }
 
     /// Ends all jobs of a session and all their processes. Blocks until they are gone.
     pub fn end_session(&self, tenant: &TenantId, session: &SessionId) {
-        let Some(table) = &self.0 else { return };
+        let JobHolder::Process(table) = &self.0 else { return };
         // Wait for a job that is being started, and end it with the others.
         let turn = locked(&table.starting);
         let whose = (tenant.clone(), session.clone());
@@ -128,7 +152,25 @@ impl Jobs {
 
     /// Returns an error if this process cannot have jobs.
     pub(crate) fn check_available(&self) -> Result<(), String> {
-        self.table().map(drop)
+        if self.held_by_call().is_some() { Ok(()) } else { self.table().map(drop) }
+    }
+
+    /// Checks whether jobs continue after the calls that start them.
+    pub(crate) const fn outlive_calls(&self) -> bool {
+        matches!(self.0, JobHolder::Process(_))
+    }
+
+    /// Checks whether the tool has arguments for jobs.
+    pub(crate) const fn is_offered(&self) -> bool {
+        !matches!(self.0, JobHolder::Nobody)
+    }
+
+    /// Returns the jobs that calls hold, if calls hold them here.
+    pub(crate) const fn held_by_call(&self) -> Option<&HeldJobs> {
+        match &self.0 {
+            JobHolder::Call(held) => Some(held),
+            JobHolder::Process(_) | JobHolder::Elsewhere | JobHolder::Nobody => None,
+        }
     }
 
     /// Starts a command as a job and returns its id. Its time limit is that of the table, or the given one if it is shorter.
@@ -153,15 +195,7 @@ impl Jobs {
         let time = time.map_or(limits.max_duration, |time| time.min(limits.max_duration));
         (confinement.limits.wall_time, confinement.limits.cpu_time) =
             (time, confinement.limits.cpu_time.max(time));
-        // A server listens in the network of its sandbox. One that may reach nothing has a network in which everything is refused.
-        let access = match confinement.network {
-            Network::Off => NetworkAccess::Blocked,
-            Network::Proxied | Network::Host => NetworkAccess::Granted,
-        };
-        if confinement.network == Network::Off {
-            confinement.network = Network::Proxied;
-        }
-        confinement.ports.can_publish = confinement.network == Network::Proxied;
+        let access = prepare_network(&mut confinement);
         let since = rehearsal_result::coarse_clock_now();
         let output = (text, OutputStreams::Merged);
         // A job runs for hours, and nobody would see when it pushes.
@@ -175,16 +209,21 @@ impl Jobs {
             limits.max_output_bytes,
             (confinement.clone(), since),
         ));
-        let ports = running.publisher().zip(run_command::host_policy(run));
-        let ports = ports.map(|(publisher, policy)| JobPorts { job: Arc::clone(&job), publisher, policy });
+        let ports = running.publisher().zip(run_command::host_policy(workplace, run));
+        let ports = ports.map(|(publisher, policy)| JobPorts {
+            id: job.id.clone(),
+            publisher,
+            policy,
+            can_ask: true,
+        });
         running.forward_output(job.ear());
         running.on_planted(job.planted());
-        let attended = Arc::clone(&job);
+        let (attended, listened) = (Arc::clone(&job), Arc::clone(&job));
         let thread = std::thread::Builder::new().name("byleave-job".into());
         let watch = ports.map(|ports| {
             let closing = Arc::clone(&ports.publisher);
             let thread = std::thread::Builder::new().name("byleave-ports".into());
-            thread.spawn(move || ports.watch()).map(|_| closing)
+            thread.spawn(move || ports.watch(&*listened)).map(|_| closing)
         });
         let watch = watch.transpose();
         let watch = watch.map_err(|error| format!("the job was not started: {error}; try again later"))?;
@@ -202,9 +241,12 @@ impl Jobs {
     }
 
     fn table(&self) -> Result<&JobTable, String> {
-        self.0.as_deref().ok_or_else(|| {
-            "there are no background jobs here, because this process ends with the call; run the command without `background`, with a `timeout` that is long enough".into()
-        })
+        match &self.0 {
+            JobHolder::Process(table) => Ok(table),
+            JobHolder::Call(_) | JobHolder::Elsewhere | JobHolder::Nobody => Err(
+                "there are no background jobs here, because this process ends with the call; run the command without `background`, with a `timeout` that is long enough".into()
+            ),
+        }
     }
 
     fn find(&self, site: &ToolContext, id: &str) -> Result<Arc<Job>, String> {
@@ -215,6 +257,19 @@ impl Jobs {
             format!("no such job: `{id}`; this session has {}", table.list(session))
         })
     }
+}
+
+/// Gives a job a network in which it can serve. One that may reach nothing has a network in which everything is refused.
+pub(crate) fn prepare_network(confinement: &mut Confinement) -> NetworkAccess {
+    let access = match confinement.network {
+        Network::Off => NetworkAccess::Blocked,
+        Network::Proxied | Network::Host => NetworkAccess::Granted,
+    };
+    if confinement.network == Network::Off {
+        confinement.network = Network::Proxied;
+    }
+    confinement.ports.can_publish = confinement.network == Network::Proxied;
+    access
 }
 
 fn whose(site: &ToolContext) -> SessionKey {
@@ -364,6 +419,16 @@ impl Job {
         };
         locked(&self.state).end = Some(end);
         self.changed.send_replace(());
+    }
+}
+
+impl JobPortListener for Job {
+    fn is_running(&self) -> bool {
+        Job::is_running(self)
+    }
+
+    fn say(&self, line: String) {
+        Job::say(self, line);
     }
 }
 

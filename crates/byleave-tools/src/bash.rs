@@ -1,5 +1,6 @@
 //! The tool `bash`: runs a shell command, confined, on a copy of everything that it may write.
 
+mod held;
 mod rehearse;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use byleave_gate::core::outcome::Output;
 use byleave_gate::plan::plan_by_class;
 use byleave_gate::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
 use byleave_gate::typed_tool::TypedTool;
+use byleave_shell::services::find_service;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,12 +23,17 @@ use crate::background_jobs::Jobs;
 use crate::blocking::run_blocking;
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::gate_lines::push_gate_line;
+use crate::held_jobs::HELD_MAX;
 use crate::run_command::RunAdvice;
+use crate::service_watch::{KnownService, KnownServices, describe};
 
 /// The maximum running time of a command within its call, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 600_000;
 /// The default number of output bytes that are kept. It is slightly less than a gate keeps of an output.
 const OUTPUT_BYTES_MAX: usize = 4_000_000;
+
+/// The time that a job has to end after its own limit.
+const HELD_GRACE: Duration = Duration::from_secs(60);
 
 /// The tool that runs shell commands.
 #[derive(Clone, Debug)]
@@ -93,8 +100,9 @@ impl Bash {
 
     /// Parses the arguments of a call, and returns an error if the call cannot succeed.
     fn read(&self, arguments: Value) -> Result<BashArguments, String> {
-        let arguments: BashArguments = serde_json::from_value(arguments)
+        let mut arguments: BashArguments = serde_json::from_value(arguments)
             .map_err(|error| format!("cannot read the arguments of `bash`: {error}"))?;
+        self.recognize_job(&mut arguments);
         if arguments.command.trim().is_empty() {
             return Err("the command is empty; give a command".into());
         }
@@ -117,8 +125,52 @@ impl Bash {
         Ok(arguments)
     }
 
+    /// Makes a server or a watcher a job, unless the call limits its time. It would never end otherwise. The port that it names is asked for.
+    fn recognize_job(&self, arguments: &mut BashArguments) {
+        if self.jobs.held_by_call().is_none() {
+            return;
+        }
+        let known =
+            self.known_services().and_then(|known| known.find(&self.workplace.workspace, &arguments.command));
+        if let Some(known) = known {
+            arguments.background = true;
+            if arguments.ports.is_empty() {
+                arguments.ports.push(known.port);
+            }
+            return;
+        }
+        if !arguments.background && arguments.requested_timeout().is_some() {
+            return;
+        }
+        let Some(service) = find_service(&arguments.command) else { return };
+        arguments.background = true;
+        if arguments.ports.is_empty() {
+            arguments.ports.extend(service.port);
+        }
+    }
+
+    fn known_services(&self) -> Option<KnownServices> {
+        self.workplace.jobs_dir.as_deref().map(KnownServices::new)
+    }
+
+    /// Remembers that a command is a service, so that the next call with it is a job.
+    fn remember_service(&self, command: &str, port: u16, run: &RunContext) {
+        let service = KnownService { call: run.call, port };
+        let added =
+            self.known_services().map(|known| known.add(&self.workplace.workspace, command, &service));
+        if let Some(Err(error)) = added {
+            tracing::warn!(%error, "cannot remember that a command is a service");
+        }
+    }
+
+    /// Returns an error if the rehearsal of this call found that its command is a service. A yes would only end it again.
+    fn check_no_service(&self, run: &RunContext) -> Result<(), String> {
+        let found = self.jobs.held_by_call().and_then(|_| self.known_services()?.found_by(run.call));
+        found.map_or(Ok(()), |port| Err(describe(port)))
+    }
+
     fn advice(&self) -> RunAdvice {
-        RunAdvice { background: self.jobs.check_available().is_ok() }
+        RunAdvice { background: self.jobs.outlive_calls() }
     }
 }
 
@@ -137,7 +189,7 @@ fn manifest(jobs: &Jobs) -> Manifest {
         .reversible()
         .timeout(Duration::from_millis(TIMEOUT_MS_MAX));
     let mut manifest = described.manifest().clone();
-    if jobs.check_available().is_ok() {
+    if jobs.is_offered() {
         return manifest;
     }
     if let Some(offered) = manifest.input_schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -170,9 +222,10 @@ impl Tool for Bash {
     }
 
     fn can_run(&self, run: RunContext) -> BoxFuture<'_, Result<(), ToolError>> {
-        let workplace = Arc::clone(&self.workplace);
+        let bash = self.clone();
         Box::pin(async move {
-            let looked = tokio::task::spawn_blocking(move || workplace.check_can_run(&run)).await;
+            let look = move || bash.check_no_service(&run).and_then(|()| bash.workplace.check_can_run(&run));
+            let looked = tokio::task::spawn_blocking(look).await;
             looked.map_err(|broken| ToolError(broken.to_string()))?.map_err(ToolError)
         })
     }
@@ -195,6 +248,13 @@ impl Tool for Bash {
             plan.deny_control_ports();
             Ok(plan)
         }))
+    }
+
+    fn job_duration(&self, arguments: &Value) -> Option<Duration> {
+        self.jobs.held_by_call()?;
+        let arguments = self.read(arguments.clone()).ok().filter(|arguments| arguments.background)?;
+        // The sandbox ends it first.
+        Some(arguments.requested_timeout().unwrap_or(HELD_MAX) + HELD_GRACE)
     }
 
     fn as_rehearsable(&self) -> Option<&dyn Rehearsable> {

@@ -32,8 +32,8 @@ pub struct BuiltinToolOptions {
     /// The ledger that stores outputs. With it the catalog includes `read_output`. The gate must use the same ledger, and must know of the
     /// tool by [`GateSettings::read_more_tool`](byleave_gate::settings::GateSettings::read_more_tool).
     pub ledger: Option<Arc<dyn Ledger>>,
-    /// The table of background jobs. With it `bash` can start jobs, and the catalog includes `bash_output` and `bash_kill`. Jobs end with
-    /// the process that holds them.
+    /// The table of background jobs. With it `bash` can start jobs, and the catalog includes `bash_output` and `bash_kill` if jobs outlive
+    /// the calls that start them. Jobs end with the process that holds them.
     pub jobs: Option<Jobs>,
 }
 
@@ -45,7 +45,7 @@ pub fn builtin_catalog(
     let catalog = Catalog::new();
     let jobs = offer.jobs.clone().unwrap_or_else(Jobs::disabled);
     catalog.register(Bash::new(workplace.clone()).with_jobs(jobs.clone()))?;
-    if offer.jobs.is_some() {
+    if jobs.outlive_calls() {
         catalog.register(bash_output(&jobs))?;
         catalog.register(bash_kill(&jobs))?;
     }

@@ -16,6 +16,7 @@ use byleave_sandbox::launch::{self, IndexCache, LaunchError, NetworkBridge, RunA
 use byleave_sandbox::probe;
 
 use crate::command_host::CommandHost;
+use crate::job_scratch;
 
 /// The guarantees that a rehearsal needs to be sufficient without a question. Without one of them, a run could have unseen effects or read
 /// what it was not granted.
@@ -71,6 +72,8 @@ pub struct ExecutionEnv {
     pub private_paths: Vec<PathBuf>,
     /// The directory for notes about unfinished runs, within Byleave's own paths.
     pub run_markers_dir: Option<PathBuf>,
+    /// The directory for notes about running jobs, within Byleave's own paths. Without it nobody else sees a job.
+    pub jobs_dir: Option<PathBuf>,
     /// The environment variables, of which the usual ones are passed on.
     pub environment: BTreeMap<String, String>,
     /// The guarantees that the operator waives.
@@ -117,6 +120,7 @@ impl ExecutionEnv {
             home: None,
             private_paths: Vec::new(),
             run_markers_dir: None,
+            jobs_dir: None,
             environment: BTreeMap::new(),
             waived: BTreeSet::new(),
             required: BTreeSet::new(),
@@ -260,6 +264,43 @@ impl ExecutionEnv {
             };
         }
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
+    }
+
+    /// Prepares what a job may write, and puts it into the confinement: scratch directories, and copies of the directories that its plan
+    /// names. The rest of the workspace it sees as it is.
+    pub(crate) fn create_job_copy(
+        &self,
+        run: &RunContext,
+        confinement: &mut Confinement,
+    ) -> Result<PreparedCopy, PrepareCopyError> {
+        let (cwd, workspace) = self.resolve_directories(run).map_err(PrepareCopyError::Failed)?;
+        let writable = std::mem::take(&mut confinement.files.writable);
+        let may_write = writable.contains(&workspace);
+        let outside = writable.into_iter().filter(|path| !path.starts_with(&workspace) && path.is_dir());
+        let inside = if may_write { job_scratch::planned_dirs(&run.plan, &workspace) } else { Vec::new() };
+        let roots = job_scratch::outermost(outside.chain(inside));
+        let mut weaker_reason = self.overlay().err();
+        let store = self.open_store()?;
+        let mut scratch_dirs =
+            if may_write { job_scratch::server_dirs(&workspace, &cwd) } else { Vec::new() };
+        for root in roots.iter().chain([&workspace]) {
+            let survey = scratch::survey(root, &self.store_settings.scratch)?;
+            scratch_dirs.extend(survey.scratch.into_iter().filter(|_| may_write));
+            let of_others = |path: PathBuf| format!("`{}` belongs to another user or group", path.display());
+            weaker_reason = weaker_reason.or_else(|| survey.other_owner.map(of_others));
+        }
+        let method = if weaker_reason.is_none() { CopyMethod::Overlay } else { CopyMethod::Tree };
+        let mut copy = store.create_copy(run.call.uuid(), &roots, method)?;
+        let mut stacks = Vec::new();
+        if method == CopyMethod::Overlay {
+            let dirs = job_scratch::outermost(scratch_dirs);
+            let dirs: Vec<PathBuf> = dirs.into_iter().filter(|dir| !roots.contains(dir)).collect();
+            stacks = copy.with_scratch_alone(run.context.session.as_str(), &dirs)?;
+        }
+        confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
+        confinement.files.writable =
+            job_scratch::outermost(confinement.files.copies.iter().map(|copied| copied.root.clone()));
         Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
     }
 

@@ -18,6 +18,9 @@
 //! - `read_file`, `list_dir`, `glob`, `grep`: Tools that read (`list_dir` also has `list_files`).
 //! - `write_file`, `edit`, `apply_patch`, `delete_file`: Tools that change files (`edit` also has `multi_edit`).
 //! - `bash`, `background_jobs`, `diagnostics`: Tools that run commands; `bash_output` and `bash_kill` are in `background_jobs`.
+//! - `held_jobs`, `job_notes`, `job_scratch`: Jobs that last as long as their call; what other processes can show of a running job; where a
+//!   job may write.
+//! - `service_watch`: Finds out that a command is a service, by its port.
 //! - `web`: The tool `web_fetch`.
 //! - `todo`, `read_output`, `undo`: The agent's own list; the rest of a long output; undo of a call.
 //! - `workspace_files`: Opens files by handle on the evaluated path.
@@ -58,6 +61,9 @@ mod git_lend;
 pub mod glob;
 pub mod grep;
 mod head_tail_buffer;
+pub mod held_jobs;
+pub mod job_notes;
+mod job_scratch;
 pub mod list_dir;
 mod near_match;
 mod new_repository;
@@ -70,6 +76,7 @@ mod rehearsal_result;
 mod run_by_git;
 mod run_command;
 mod search_root;
+mod service_watch;
 pub mod todo;
 mod top_n;
 pub mod undo;
@@ -80,10 +87,14 @@ pub mod write_file;
 pub use background_jobs::{JobLimits, Jobs, bash_kill, bash_output};
 pub use bash::Bash;
 pub use builtin_catalog::{BuiltinToolOptions, builtin_catalog};
+pub use byleave_shell::services::find_service;
 pub use command_host::CommandHost;
 pub use diagnostics::diagnostics;
 pub use execution_env::ExecutionEnv;
 pub use gate_lines::strip_gate_prefix;
+pub use held_jobs::HeldJobs;
+pub use job_notes::{JobNote, JobPort, running_jobs};
+pub use service_watch::is_known_service;
 pub use todo::{todo_read, todo_write};
 pub use undo::Undo;
 pub use web::{Fetcher, web_fetch};

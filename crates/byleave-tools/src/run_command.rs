@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use byleave_gate::core::outcome::Output;
 use byleave_gate::tool::RunContext;
@@ -22,7 +23,9 @@ use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::gate_lines::{push_gate_line, strip_gate_prefix};
 use crate::git_lend::GitLender;
 use crate::head_tail_buffer::HeadTailBuffer;
+use crate::job_notes::running_jobs;
 use crate::output_stream::{OutputForwarding, OutputListener};
+use crate::service_watch::ServiceWatch;
 
 /// The shell, by absolute path, so that no file in the workspace can replace it.
 const SHELL: &str = "/bin/bash";
@@ -31,6 +34,8 @@ const SHELL: &str = "/bin/bash";
 pub(crate) struct CompletedCommand {
     pub(crate) outcome: CommandOutcome,
     pub(crate) output: HeadTailBuffer,
+    /// The port on which it listened, if it was ended because it is a service.
+    pub(crate) service_port: Option<u16>,
 }
 
 /// What a command has beyond the sandbox.
@@ -48,21 +53,56 @@ pub(crate) fn run_command(
     text: &str,
     network: CommandNetwork,
     run: &RunContext,
-    output_bytes_max: usize,
+    (output_bytes_max, ends_services): (usize, bool),
 ) -> Result<CompletedCommand, String> {
-    let way = network.access;
-    let mut running = start_anywhere(workplace, confinement, (text, OutputStreams::Merged), network, run)?;
-    let audience = match way {
+    let audience = match network.access {
         NetworkAccess::Granted => OutputForwarding::Live,
         NetworkAccess::Blocked => OutputForwarding::TimeOnly,
     };
+    let running = start_anywhere(workplace, confinement, (text, OutputStreams::Merged), network, run)?;
+    let probe = match &running {
+        StartedCommand::Sandbox(running) if ends_services => running.service_probe(),
+        StartedCommand::Sandbox(_) | StartedCommand::Container(_) => None,
+    };
+    let stopper = running.stopper().map_err(describe_error)?;
+    let printed = Arc::<AtomicU64>::default();
+    let watch = probe.map(|probe| ServiceWatch::begin(probe, stopper, Arc::clone(&printed)));
+    let completed = attend_counting(running, audience, run, output_bytes_max, &printed);
+    let service_port = watch.and_then(ServiceWatch::finish);
+    completed.map(|completed| CompletedCommand { service_port, ..completed })
+}
+
+/// Forwards the output of a started command until it ends. A cancellation stops the command.
+pub(crate) fn attend(
+    running: StartedCommand,
+    audience: OutputForwarding,
+    run: &RunContext,
+    output_bytes_max: usize,
+) -> Result<CompletedCommand, String> {
+    attend_counting(running, audience, run, output_bytes_max, &Arc::default())
+}
+
+/// Does the same, and counts the bytes that it prints.
+fn attend_counting(
+    mut running: StartedCommand,
+    audience: OutputForwarding,
+    run: &RunContext,
+    output_bytes_max: usize,
+    printed: &Arc<AtomicU64>,
+) -> Result<CompletedCommand, String> {
     let listener = OutputListener::start(run, audience, output_bytes_max);
-    running.forward_output(listener.output_sink());
+    let (mut sink, counted) = (listener.output_sink(), Arc::clone(printed));
+    running.forward_output(move |bytes| {
+        counted.fetch_add(bytes.len() as u64, Ordering::AcqRel);
+        sink(bytes);
+    });
     let watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
     let outcome = running.finish();
     drop(watch);
     let printed = listener.finish();
-    outcome.map(|outcome| CompletedCommand { outcome, output: printed }).map_err(describe_error)
+    outcome
+        .map(|outcome| CompletedCommand { outcome, output: printed, service_port: None })
+        .map_err(describe_error)
 }
 
 /// Runs a shell command to its end without a listener. Standard output and standard error are separate.
@@ -125,7 +165,7 @@ pub(crate) fn start_command(
     if confinement.network != Network::Proxied {
         return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
     }
-    let door = match (network.access, host_policy(run)) {
+    let door = match (network.access, host_policy(workplace, run)) {
         (NetworkAccess::Granted, Some(policy)) => {
             let lent = network.git.as_ref().map(|lender| lender.hosts()).unwrap_or_default();
             Egress::new(Arc::new(policy.with_lent_hosts(lent)))
@@ -141,11 +181,14 @@ pub(crate) fn start_command(
 }
 
 /// Returns the policy for the hosts of a call. `None` if no policy is configured.
-pub(crate) fn host_policy(run: &RunContext) -> Option<CallHostPolicy> {
+pub(crate) fn host_policy(workplace: &ExecutionEnv, run: &RunContext) -> Option<CallHostPolicy> {
     let rules = run.policy.as_ref()?;
     let (session, agent) = (run.context.session.clone(), run.context.agent.clone());
     let policy = CallHostPolicy::new(Arc::clone(rules), &run.plan, session, agent);
-    Some(policy.with_read_foreign(run.read_foreign))
+    let jobs = workplace.jobs_dir.as_deref().map(running_jobs).unwrap_or_default();
+    let ports = jobs.iter().flat_map(|job| &job.ports).filter(|port| port.is_published);
+    let job_ports = ports.map(|port| port.port).collect();
+    Some(policy.with_read_foreign(run.read_foreign).with_job_ports(job_ports))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "reads best as the last step of a chain")]
@@ -154,12 +197,12 @@ pub(crate) fn describe_error(error: LaunchError) -> String {
 }
 
 /// A guard that stops a command when its call is cancelled. It ends with the command.
-struct CancelWatch {
+pub(crate) struct CancelWatch {
     ended: CancellationToken,
 }
 
 impl CancelWatch {
-    fn begin(stopper: Stopper, called_off: CancellationToken) -> Self {
+    pub(crate) fn begin(stopper: Stopper, called_off: CancellationToken) -> Self {
         let ended = CancellationToken::new();
         let until = ended.clone();
         // Without a runtime the call cannot be cancelled.

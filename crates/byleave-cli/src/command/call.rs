@@ -1,7 +1,7 @@
 //! `byleave call`: makes one call and drives it as far as possible.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 
 use anyhow::{Context as _, Result};
 use byleave_gate::audit_log::AuditLog as _;
@@ -20,6 +20,7 @@ use crate::default_session;
 use crate::drive_call::{drive, follow_run, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::job_signals::JobSignals;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::terminal_mark::{self, TerminalMark};
@@ -112,6 +113,10 @@ pub(crate) async fn run(
             screen.message_with_tone(Tone::Careful, "note:", &line);
         }
     }
+    let _signals = JobSignals::listen(options, None, |line| {
+        // A missing reader is not an error.
+        drop(writeln!(io::stderr(), "[byleave] {line}"));
+    })?;
     let _mark = TerminalMark::set(options, ask, call.id);
     let tool = call.tool.clone();
     let id = call.id;

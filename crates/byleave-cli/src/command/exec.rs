@@ -12,6 +12,7 @@ use byleave_gate::event::GateEvent;
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus};
 use byleave_tools::strip_gate_prefix;
 use clap::Args as Group;
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -24,6 +25,7 @@ use crate::drive_call::{closing_words, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::hook::TicketStore;
+use crate::job_signals::JobSignals;
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
@@ -63,6 +65,9 @@ pub(crate) async fn run(
     let options = options.in_directory(heading.cwd.clone())?;
     let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
     record_waivers(&gate, &options).await?;
+    // Otherwise a server would stay behind an agent that was killed.
+    let _signals =
+        JobSignals::listen(&options, Some(Signal::TERM), |line| out(&format!("[byleave] {line}\n")))?;
     let (over, is_over) = oneshot::channel::<()>();
     let streams = !gate.has_output_reviewers();
     let printing = streams.then(|| tokio::spawn(print(gate.subscribe(), call, is_over)));

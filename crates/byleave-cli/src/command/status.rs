@@ -5,10 +5,11 @@ use std::time::SystemTime;
 use anyhow::Result;
 use byleave_copy::StoreUsage;
 use byleave_gate::audit_log::sqlite::has_audit_log;
-use byleave_gate::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
+use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest, QuestionFilter, QuestionItem};
 use byleave_gate::core::admin_action::AdminActionKind;
 use byleave_gate::ledger::Ledger as _;
 use byleave_gate::policy_files::PolicyFile;
+use byleave_tools::{JobNote, running_jobs};
 use serde_json::{Value, json};
 
 use super::gc::{usage_json, usage_text};
@@ -24,7 +25,7 @@ use crate::json_output;
 use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::short_ids::short;
 use crate::time::{format_duration, now};
-use crate::tool_catalog::workplace;
+use crate::tool_catalog::{jobs_dir, workplace};
 use crate::undo_target::{self, LastChange};
 
 /// The maximum number of questions that are counted.
@@ -46,6 +47,36 @@ struct Status {
     /// The space that before-images take.
     store: Option<StoreUsage>,
     sessions: SessionFindings,
+    jobs: Vec<RunningJob>,
+}
+
+/// A background job that runs now.
+struct RunningJob {
+    note: JobNote,
+    /// What it runs, as the audit log tells it.
+    summary: String,
+}
+
+impl RunningJob {
+    fn text(&self) -> String {
+        let ports = self.note.ports.iter().map(|port| match port.is_published {
+            true => format!("http://localhost:{}", port.port),
+            false => format!("port {} (closed outside)", port.port),
+        });
+        let ports = ports.collect::<Vec<_>>().join(", ");
+        let ports = if ports.is_empty() { "no port".to_owned() } else { ports };
+        format!("{}  {}: {ports}; `kill {}` ends it", short(&self.note.call), self.summary, self.note.pid)
+    }
+
+    fn to_json(&self) -> Value {
+        let ports = self.note.ports.iter();
+        let ports: Vec<Value> =
+            ports.map(|port| json!({ "port": port.port, "published": port.is_published })).collect();
+        json!({
+            "call": self.note.call, "session": self.note.session, "pid": self.note.pid,
+            "summary": self.summary, "ports": ports,
+        })
+    }
 }
 
 /// The policy in force.
@@ -93,6 +124,7 @@ impl Status {
             last_change: None,
             store: store_usage(options)?,
             sessions: SessionFindings::default(),
+            jobs: Vec::new(),
         };
         if has_audit_log(&options.state) {
             let context = AppContext::open_to_read(options, None)?;
@@ -104,6 +136,14 @@ impl Status {
                     _ => String::new(),
                 });
             status.sessions = SessionFindings::read(options)?;
+            for note in running_jobs(&jobs_dir(&options.state)) {
+                let of_session = CallFilter { session: Some(note.session.clone()), ..CallFilter::default() };
+                let calls =
+                    context.audit_log.calls(of_session, PageRequest::with_limit(QUESTIONS_MAX)).await?;
+                let call = calls.into_iter().find(|item| item.call == note.call);
+                let summary = call.map_or_else(|| "bash".to_owned(), |item| item.call_summary.summary);
+                status.jobs.push(RunningJob { note, summary });
+            }
             status.last_change = undo_target::last_change(&context, options).await?;
         }
         Ok(status)
@@ -124,6 +164,9 @@ impl Status {
         row(screen, "last change", &last);
         if let Some(store) = self.store.as_ref().filter(|store| store.total_bytes() > 0) {
             row(screen, "undo store", &usage_text(store));
+        }
+        for (at, job) in self.jobs.iter().enumerate() {
+            row(screen, if at == 0 { "jobs" } else { "" }, &one_line(&job.text()));
         }
         for line in self.sessions.lines() {
             row(screen, "sessions", &one_line(&line));
@@ -195,6 +238,7 @@ impl Status {
             "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),
             "policy": { "profiles": profiles, "files": files, "mode": self.mode, "error": error },
             "store": self.store.as_ref().map(usage_json),
+            "jobs": self.jobs.iter().map(RunningJob::to_json).collect::<Vec<_>>(),
             "sessions": {
                 "asking": self.sessions.asking,
                 "unreported": self.sessions.unreported,

@@ -13,9 +13,10 @@ use byleave_gate::core::id::{AgentId, CallId, SessionId};
 use byleave_gate::gate::Gate;
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
 use byleave_hook::{
-    AgentKind, HookDecision, HookEvent, HookRequest, ToolKind, exec_command_line, is_gateway_tool,
-    parse_exec_call, tool_effects, with_command, working_directory,
+    AgentKind, HookDecision, HookEvent, HookRequest, ToolKind, exec_command_line, is_background,
+    is_gateway_tool, parse_exec_call, tool_effects, with_command, working_directory,
 };
+use byleave_tools::{find_service, is_known_service};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -31,11 +32,15 @@ use crate::error::CliError;
 use crate::notify;
 use crate::resolved_options::{ResolvedOptions, real_path, text_of};
 use crate::short_ids::short;
+use crate::tool_catalog::jobs_dir;
 
 /// The interval at which an answer is checked.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// The maximum run time of an agent's command.
 const TIMEOUT_MS_MAX: u64 = 600_000;
+/// What an agent is told about a command that stays.
+const JOB_NOTE: &str = "byleave runs this as a background job: its output and its end are those of the command, it sees the workspace \
+    read-only as it is, and it says on which port it listens; name the port in the command (`--port 5173`) to have it opened";
 /// The number of retries if other processes take the same call first.
 const TRIES: usize = 8;
 
@@ -148,7 +153,7 @@ impl HookEvaluator {
             let standing = self.drive(call, deadline).await;
             let answer = match standing {
                 Some(CallStatus::Ready { .. }) if !self.tickets.mark_delivered(&key)? => continue,
-                Some(CallStatus::Ready { call }) if is_shell => self.rewritten_to_exec(heard, call),
+                Some(CallStatus::Ready { call }) if is_shell => self.rewritten_to_exec(dialect, heard, call),
                 Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
                     Some(why) => HookDecision::Deny { reason: why },
                     None => match self.pass_on(call, deadline).await {
@@ -171,7 +176,7 @@ impl HookEvaluator {
                     }
                     _ if !self.tickets.mark_delivered(&key)? => continue,
                     // `byleave exec` says what would run, and succeeds.
-                    CallOutcome::DryRun(_) if is_shell => self.rewritten_to_exec(heard, result.call),
+                    CallOutcome::DryRun(_) if is_shell => self.rewritten_to_exec(dialect, heard, result.call),
                     _ => self.told(heard, &result),
                 },
                 waiting => self.not_yet(waiting.as_ref()),
@@ -182,9 +187,17 @@ impl HookEvaluator {
     }
 
     /// Returns the agent's input with a command that runs the prepared call.
-    fn rewritten_to_exec(&self, heard: &HookRequest, call: CallId) -> HookDecision {
+    fn rewritten_to_exec(&self, dialect: AgentKind, heard: &HookRequest, call: CallId) -> HookDecision {
         let line = exec_command_line(&self.program, &self.state, &call.to_string());
-        HookDecision::Rewrite { input: with_command(&heard.input, &line), note: None }
+        let mut input = with_command(&heard.input, &line);
+        let note = self.is_job(heard).then(|| {
+            // An agent that has a background must not wait for a server.
+            if let Some(background) = in_background(dialect, &mut input) {
+                *background = Value::Bool(true);
+            }
+            JOB_NOTE.to_owned()
+        });
+        HookDecision::Rewrite { input, note }
     }
 
     /// Evaluates a call that only reads. It gets a ticket only once it is known whether a person must be asked.
@@ -302,11 +315,15 @@ impl HookEvaluator {
         if let Some(why) = unknown {
             return Err(CliError::refused(why).hint("omit it").into());
         }
-        let number = |key: &str| heard.input.get(key).and_then(Value::as_u64);
-        let timeout_ms = number("timeout").unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
         let mut call = self.named(dialect, heard, mode, id, "bash")?;
         let command = placed(heard.command().unwrap_or_default(), &self.directories(heard, &heard.input));
-        call.arguments = json!({ "command": command, "timeout_ms": timeout_ms });
+        call.arguments = if self.is_job(heard) {
+            json!({ "command": command, "background": true })
+        } else {
+            let timeout_ms = heard.input.get("timeout").and_then(Value::as_u64);
+            let timeout_ms = timeout_ms.unwrap_or(TIMEOUT_MS_MAX).clamp(1, TIMEOUT_MS_MAX);
+            json!({ "command": command, "timeout_ms": timeout_ms })
+        };
         Ok(call)
     }
 
@@ -314,6 +331,18 @@ impl HookEvaluator {
     fn directories<'a>(&self, heard: &'a HookRequest, input: &'a Value) -> Vec<&'a str> {
         let said = heard.cwd.as_deref().filter(|said| !self.is_workspace(said));
         said.into_iter().chain(working_directory(&heard.tool, input)).collect()
+    }
+
+    /// Checks whether a command is meant to stay: the agent runs it in the background, or it is a known server or watcher.
+    fn is_job(&self, heard: &HookRequest) -> bool {
+        let Some(command) = heard.command().filter(|_| self.options.settings.run_on().is_native()) else {
+            return false;
+        };
+        let command = placed(command, &self.directories(heard, &heard.input));
+        let (jobs, workspace) = (jobs_dir(&self.options.state), Path::new(&self.options.cwd));
+        is_background(&heard.input)
+            || find_service(&command).is_some()
+            || is_known_service(&jobs, workspace, &command)
     }
 
     fn is_workspace(&self, directory: &str) -> bool {
@@ -445,6 +474,12 @@ impl HookEvaluator {
         };
         HookDecision::Deny { reason: why }
     }
+}
+
+/// Returns the field by which an agent runs a command in the background, if it has one.
+fn in_background(dialect: AgentKind, input: &mut Value) -> Option<&mut Value> {
+    let fields = input.as_object_mut().filter(|_| dialect == AgentKind::ClaudeCode)?;
+    Some(fields.entry("run_in_background").or_insert(Value::Bool(true)))
 }
 
 /// Returns the command with `cd` to these directories, each relative to the one before. They are evaluated with it, so that none

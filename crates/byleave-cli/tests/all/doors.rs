@@ -9,6 +9,7 @@ mod checkpoint;
 mod earlier_data;
 mod everywhere;
 mod git_lend;
+mod jobs;
 mod local_ports;
 mod mcp_tools;
 mod observed;

@@ -53,6 +53,7 @@ pub(crate) async fn run_on_copy(
 ) -> ObservedRun {
     let tool = entry.tool().clone();
     let timeout = Duration::from_millis(desk.resolved_tool().map_or(0, |terms| terms.limits.timeout_ms));
+    let timeout = tool.job_duration(&arguments).map_or(timeout, |job| job.max(timeout));
     let ended = run_tool(parts, desk.call(), timeout, tool.is_nonblocking(), move |stop| async move {
         match tool.as_rehearsable() {
             Some(rehearser) => {

@@ -11,6 +11,7 @@ use byleave_core::pipeline::Task;
 use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::RehearsalSettings;
 use byleave_core::review::Review;
+use serde_json::Value;
 
 use crate::catalog::CatalogEntry;
 use crate::challenge::{ChallengeError, ChallengeSubject};
@@ -30,7 +31,7 @@ use crate::tool::{ToolContext, ToolError};
 /// Performs one task and returns its outcome.
 pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: Task) -> TaskOutcome {
     let fact = match task {
-        Task::Resolve => RecordEvent::Resolved(resolve(parts, desk)),
+        Task::Resolve => RecordEvent::Resolved(resolve(parts, desk).await),
         Task::Validate => RecordEvent::Validated(validate(parts, desk).await),
         Task::Plan => match make_plan(parts, desk).await {
             Ok(plan) => {
@@ -57,16 +58,18 @@ pub(crate) async fn perform(parts: &GateInner, desk: &mut WorkingRecord, task: T
     TaskOutcome::Event(fact)
 }
 
-fn resolve(parts: &GateInner, desk: &WorkingRecord) -> StageResult<ResolvedTool> {
+async fn resolve(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<ResolvedTool> {
     let name = desk.record.header().map(|heading| heading.tool.as_str()).unwrap_or_default();
     let entry =
         parts.catalog.get(name).map_err(|unknown| Refusal::new(Code::ToolUnknown, unknown.to_string()))?;
-    Ok(resolved_tool(parts, &entry))
+    let arguments = desk.arguments(&*parts.ledger).await.map_err(content_refusal)?;
+    Ok(resolved_tool(parts, &entry, &arguments))
 }
 
-fn resolved_tool(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
+fn resolved_tool(parts: &GateInner, entry: &CatalogEntry, arguments: &Value) -> ResolvedTool {
     let settings = &parts.settings;
     let manifest = entry.manifest();
+    let is_job = entry.tool().job_duration(arguments).is_some();
     let timeout_ms = manifest.timeout_ms.unwrap_or(settings.limits.timeout_ms).min(settings.max_timeout_ms);
     ResolvedTool {
         tool: manifest.name.clone(),
@@ -74,7 +77,8 @@ fn resolved_tool(parts: &GateInner, entry: &CatalogEntry) -> ResolvedTool {
         operation: manifest.operation().to_owned(),
         read_only: manifest.read_only,
         destructive: manifest.destructive,
-        concurrency_safe: manifest.concurrency_safe && settings.max_concurrent > 1,
+        // A job lasts for hours, and the calls that use it come meanwhile.
+        concurrency_safe: is_job || manifest.concurrency_safe && settings.max_concurrent > 1,
         idempotent: manifest.idempotent,
         checkpoint: manifest.requires_checkpoint,
         challenge: ChallengeTerms {
@@ -105,7 +109,20 @@ async fn validate(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Va
     } else {
         validator.check(&arguments, &limits)?;
     }
+    check_still_job(desk, &entry, &arguments)?;
     Ok(ValidDraft {})
+}
+
+/// Refuses a draft that is no longer the job, or the ordinary call, that the first draft was: that decides which calls may run beside it.
+fn check_still_job(desk: &WorkingRecord, entry: &CatalogEntry, arguments: &Value) -> StageResult<()> {
+    let is_first = desk.record.draft().is_none_or(|draft| draft.number <= 1);
+    let ran_beside_others = desk.resolved_tool().is_some_and(|terms| terms.concurrency_safe);
+    let was_job = ran_beside_others && !entry.manifest().concurrency_safe;
+    if is_first || was_job == entry.tool().job_duration(arguments).is_some() {
+        return Ok(());
+    }
+    let why = "a change of the arguments cannot turn an ordinary call into a background job, or the other way round; make another call";
+    Err(Refusal::new(Code::ArgumentsInvalid, why))
 }
 
 async fn make_plan(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<Plan> {

@@ -27,7 +27,7 @@ pub enum GitLending {
 }
 
 /// Checks hosts for one call, with the rules that its plan was checked against.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CallHostPolicy {
     policy: Arc<Policy>,
     granted: BTreeSet<(String, u16)>,
@@ -42,6 +42,8 @@ pub struct CallHostPolicy {
     read_foreign: bool,
     /// The hosts of Git transports that are lent. A yes does not open them to the command itself.
     lent_hosts: BTreeSet<(String, u16)>,
+    /// The ports that other processes of Byleave have published for their jobs.
+    job_ports: BTreeSet<u16>,
 }
 
 impl CallHostPolicy {
@@ -66,7 +68,14 @@ impl CallHostPolicy {
             agent,
             read_foreign: false,
             lent_hosts: BTreeSet::new(),
+            job_ports: BTreeSet::new(),
         }
+    }
+
+    /// Returns the same policy, which knows the ports that other processes of Byleave have published for their jobs.
+    #[must_use]
+    pub fn with_job_ports(self, job_ports: BTreeSet<u16>) -> Self {
+        Self { job_ports, ..self }
     }
 
     /// Returns the same policy for a tool that reaches hosts itself. Rules can distinguish its class from that of commands.
@@ -200,6 +209,10 @@ impl HostPolicy for CallHostPolicy {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn is_job_port(&self, port: u16) -> bool {
+        self.job_ports.contains(&port)
     }
 
     fn opens_private(&self, host: &str, port: u16) -> bool {

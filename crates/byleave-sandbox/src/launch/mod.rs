@@ -19,6 +19,7 @@ mod process;
 mod resource_monitor;
 mod running;
 mod scan;
+mod service_probe;
 mod session;
 mod started;
 mod stdio;
@@ -40,6 +41,7 @@ pub use outcome::{CapturedOutput, CommandOutcome, CommandStatus};
 pub use process::Stopper;
 pub use running::RunningCommand;
 pub use scan::IndexCache;
+pub use service_probe::ServiceProbe;
 pub use session::SandboxSession;
 pub use started::StartedCommand;
 pub use streams::Pipes;
@@ -193,6 +195,7 @@ fn start_by(
         SessionRouter::single(Arc::clone(&door)),
     )?;
     running.publisher = uplink.publisher(&mut serving, &wiring, running.process.pidfd.as_fd())?;
+    running.own_ports = network_bridge::own_ports(&wiring);
     running.network = Some(CommandNetwork::Own { uplink: uplink.clone(), serving, door });
     running.with_terminal()
 }

@@ -205,8 +205,7 @@ impl NetworkBridge {
             return Ok(None);
         }
         let pid = process_id(pidfd).map_err(internal_error("looking up the first process of the sandbox"))?;
-        let own_ports =
-            wiring.ports.iter().chain(&wiring.granted_ports).copied().chain([PROXY_PORT]).collect();
+        let own_ports = own_ports(wiring);
         let runtime = self.handle()?.clone();
         Ok(Some(Arc::new(PortPublisher::new(serving.take_connectors(), runtime, pid, own_ports))))
     }
@@ -253,6 +252,11 @@ impl std::fmt::Debug for NetworkBridge {
 /// Returns whether a confinement needs a proxied network.
 pub(super) fn is_served(confinement: &Confinement) -> bool {
     confinement.network == Network::Proxied
+}
+
+/// Returns the ports on which the sandbox itself listens inside.
+pub(super) fn own_ports(wiring: &NetworkPlan) -> std::collections::BTreeSet<u16> {
+    wiring.ports.iter().chain(&wiring.granted_ports).copied().chain([PROXY_PORT]).collect()
 }
 
 /// Returns the address of the proxy inside.

@@ -1,5 +1,6 @@
 //! A running command: transfers its streams, supervises it and waits until nothing of it is left.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use rustix::process::Signal;
 
 use super::init_report::{self, CommandEnd, InitMessage};
 use super::network_bridge::CommandNetwork;
-use super::process::{InitProcess, Stopper};
+use super::process::{InitProcess, Stopper, process_id};
 use super::resource_monitor::ResourceMonitor;
+use super::service_probe::ServiceProbe;
 use super::streams::CommandStreams;
 use super::temp_dir::CommandTempDir;
 use super::{CommandOutcome, CommandStatus, LaunchError, Pipes, internal_error};
@@ -34,6 +36,8 @@ pub struct RunningCommand {
     /// Closed after the processes have ended, so that connections still waiting are known to be theirs.
     pub(super) network: Option<CommandNetwork>,
     pub(super) publisher: Option<Arc<PortPublisher>>,
+    /// The ports of the sandbox itself.
+    pub(super) own_ports: BTreeSet<u16>,
     pub(super) is_finished: bool,
     /// Removed with the command.
     pub(super) temp_dir: Option<CommandTempDir>,
@@ -89,6 +93,12 @@ impl RunningCommand {
     /// command has ended.
     pub fn publisher(&self) -> Option<Arc<PortPublisher>> {
         self.publisher.clone()
+    }
+
+    /// Returns a probe for what the command does, if it has a network of its own. Do not use it after the command has ended.
+    pub fn service_probe(&self) -> Option<ServiceProbe> {
+        let pid = process_id(self.process.pidfd.as_fd()).ok().filter(|_| self.plan.own_network)?;
+        Some(ServiceProbe::new(pid, self.own_ports.clone()))
     }
 
     /// Waits until the command and all processes that it started have ended, or the time is over. Meanwhile it checks for planted

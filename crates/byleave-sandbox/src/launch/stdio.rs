@@ -95,6 +95,7 @@ impl ChildStdio {
             guard: TripwireGuard::new(tripwire),
             network: None,
             publisher: None,
+            own_ports: std::collections::BTreeSet::new(),
             is_finished: false,
             temp_dir: None,
         }

@@ -57,6 +57,11 @@ pub trait HostPolicy: Send + Sync {
         Err("ports of this machine are not open".to_owned())
     }
 
+    /// Returns whether another process of Byleave has published this port for one of its jobs.
+    fn is_job_port(&self, _port: u16) -> bool {
+        false
+    }
+
     /// Returns whether a granted host may lead to a private address.
     fn opens_private(&self, _host: &str, _port: u16) -> bool {
         false
@@ -517,7 +522,8 @@ impl Egress {
             .await
             .map_err(|_| failed("cannot see which program listens there".to_owned()))?
             .map_err(|fault| failed(format!("cannot see which program listens there: {fault}")))?;
-        if let Some(why) = found.never_opened().filter(|_| !published_ports::contains(port)) {
+        let is_of_job = published_ports::contains(port) || self.keeper.is_job_port(port);
+        if let Some(why) = found.never_opened().filter(|_| !is_of_job) {
             return Err(refused(format!("nothing can open this port to a command, because {why}")).into());
         }
         self.keeper.decide_local(port, &found).map_err(refused)?;

@@ -12,29 +12,47 @@ use byleave_sandbox::from_plan::CallHostPolicy;
 use byleave_sandbox::net::egress::{HostDecision, HostPolicy as _};
 use byleave_sandbox::net::published_ports::PortPublisher;
 
-use super::Job;
+use crate::job_notes::JobPort;
 
 /// The time between two looks at the ports of a job.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// The ports of one job.
-pub(super) struct JobPorts {
-    pub(super) job: Arc<Job>,
-    pub(super) publisher: Arc<PortPublisher>,
-    pub(super) policy: CallHostPolicy,
+pub(crate) struct JobPorts {
+    /// The name of the job.
+    pub(crate) id: String,
+    pub(crate) publisher: Arc<PortPublisher>,
+    pub(crate) policy: CallHostPolicy,
+    /// Whether a call can ask for the ports of its job.
+    pub(crate) can_ask: bool,
+}
+
+/// The listener for what a job does with its ports.
+pub(crate) trait JobPortListener {
+    /// Checks whether the job still runs.
+    fn is_running(&self) -> bool;
+    /// Tells the agent something.
+    fn say(&self, line: String);
+    /// Reports the ports on which the job listens now.
+    fn changed(&self, _ports: Vec<JobPort>) {}
 }
 
 impl JobPorts {
     /// Publishes ports as the job opens and closes them, until the job ends.
-    pub(super) fn watch(self) {
+    pub(crate) fn watch(self, listener: &dyn JobPortListener) {
         let mut known = BTreeSet::new();
-        while self.job.is_running() {
+        while listener.is_running() {
             let now = self.publisher.listening();
             for port in now.difference(&known) {
-                self.job.say(self.open(*port));
+                listener.say(self.open(*port));
             }
             for port in known.difference(&now) {
                 self.publisher.withdraw(*port);
+            }
+            if now != known {
+                let published = self.publisher.published();
+                let port = |port: &u16| JobPort { port: *port, is_published: published.contains(port) };
+                listener.changed(now.iter().map(port).collect());
             }
             known = now;
             std::thread::sleep(INTERVAL);
@@ -44,7 +62,7 @@ impl JobPorts {
 
     /// Publishes a port if that was granted, and returns what the agent is told.
     fn open(&self, port: u16) -> String {
-        let id = &self.job.id;
+        let id = &self.id;
         match self.policy.decide(LOCALHOST, port) {
             HostDecision::Granted => match self.publisher.publish(port) {
                 Ok(()) => format!("job `{id}` serves http://{id}.localhost:{port}"),
@@ -53,10 +71,16 @@ impl JobPorts {
             HostDecision::Refused(why) => {
                 format!("job `{id}` listens on port {port}, which stays closed to everything outside: {why}")
             }
-            HostDecision::Ask => format!(
-                "job `{id}` listens on port {port}, which only the job itself can reach; start it with `ports: [{port}]` to ask for the port, or \
-                 the user can add a rule with `reach = \"{LOCALHOST}:{port}\"`"
-            ),
+            HostDecision::Ask => {
+                let ask = if self.can_ask {
+                    format!("start it with `ports: [{port}]` to ask for the port, or ")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "job `{id}` listens on port {port}, which only the job itself can reach; {ask}the user can add a rule with `reach = \"{LOCALHOST}:{port}\"`"
+                )
+            }
         }
     }
 }

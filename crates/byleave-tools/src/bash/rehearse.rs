@@ -10,8 +10,10 @@ use byleave_gate::core::outcome::{ExecutionStatus, Output};
 use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool as _};
 use byleave_sandbox::confinement::Confinement;
+use byleave_shell::services::is_build;
 use serde_json::Value;
 
+use super::held::HeldJob;
 use super::{Bash, BashArguments};
 use crate::blocking::{rehearse_blocking, run_blocking};
 use crate::change_findings::ChangeFindings;
@@ -20,14 +22,19 @@ use crate::execution_env::{NetworkAccess, PrepareCopyError, PreparedCopy};
 use crate::gate_lines::push_gate_line;
 use crate::git_lend::GitLender;
 use crate::new_repository::new_repositories;
+use crate::output_stream::OutputForwarding;
 use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
-use crate::run_command::{self, CommandNetwork, CompletedCommand};
+use crate::run_command::{self, CommandNetwork, CompletedCommand, OutputStreams};
+use crate::service_watch;
 
 /// The words of the error with which a rename between file systems fails, in every program that prints it.
 const CROSS_DEVICE: &str = "cross-device link";
 /// Why a command is run on a plain copy.
 const CANNOT_RENAME: &str = "the copy cannot rename a directory that existed before";
+
+/// Why a job is not rehearsed.
+const NOT_REHEARSED: &str = "the command is a background job, which stays until it is stopped: it sees the workspace read-only, and what it writes elsewhere is judged when it ends";
 
 /// A run on one copy.
 struct CopyRun {
@@ -47,7 +54,8 @@ impl Rehearsable for Bash {
     }
 
     fn runs_on_copy(&self, arguments: &Value) -> bool {
-        arguments.get("background").and_then(Value::as_bool) != Some(true)
+        let is_background = || self.read(arguments.clone()).is_ok_and(|arguments| arguments.background);
+        self.jobs.held_by_call().is_some() || !is_background()
     }
 
     fn run_on_copy(
@@ -85,6 +93,12 @@ impl Bash {
         access: NetworkAccess,
     ) -> Result<Rehearsal, RehearseError> {
         let arguments = self.read(arguments).map_err(RehearseError::Unavailable)?;
+        if let Some(held) = self.jobs.held_by_call().filter(|_| arguments.background) {
+            return match access {
+                NetworkAccess::Granted => self.hold(&arguments, run, held),
+                NetworkAccess::Blocked => Err(RehearseError::Unavailable(NOT_REHEARSED.into())),
+            };
+        }
         if arguments.background {
             let why = "the command runs in the background, on the real files: its changes cannot be undone";
             return Err(RehearseError::Unavailable(why.into()));
@@ -130,7 +144,7 @@ impl Bash {
             lender.prepare(&mut confinement);
         }
         let network = CommandNetwork { access, git: lender };
-        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, network));
+        let seen = self.run_and_list(&confinement, &arguments.command, &ready, (run, network), None);
         drop(ready.scratch_stacks);
         let failed_to_rename = ready.weaker_reason.is_none()
             && seen.as_ref().is_ok_and(|seen| {
@@ -149,18 +163,39 @@ impl Bash {
     }
 
     /// Runs a command on its copy, and lists what it changed there.
-    fn run_and_list(
+    pub(super) fn run_and_list(
         &self,
         confinement: &Confinement,
         text: &str,
         ready: &PreparedCopy,
         (run, network): (&RunContext, CommandNetwork),
+        job: Option<&HeldJob<'_>>,
     ) -> Result<Rehearsal, String> {
         let began = rehearsal_result::filesystem_now(confinement)?;
-        let (access, lender) = (network.access, network.git.clone());
+        // A job has no rehearsal: it is granted, also if it may reach nothing.
+        let access = job.map_or(network.access, |_| NetworkAccess::Granted);
+        let lender = network.git.clone();
         let workplace = &*self.workplace;
-        let CompletedCommand { outcome, output: printed } =
-            run_command::run_command(workplace, confinement, text, network, run, self.output_bytes_max)?;
+        let output_bytes_max = self.output_bytes_max;
+        let completed = match job {
+            None => {
+                let ends_services = self.jobs.held_by_call().is_some() && !is_build(text);
+                let bounds = (output_bytes_max, ends_services);
+                run_command::run_command(workplace, confinement, text, network, run, bounds)
+            }
+            Some(job) => {
+                let output = (text, OutputStreams::Merged);
+                let running = run_command::start_command(workplace, confinement, output, network, run)?;
+                job.attend(running, |running| {
+                    run_command::attend(running.into(), OutputForwarding::Live, run, output_bytes_max)
+                })
+            }
+        };
+        let CompletedCommand { outcome, output: printed, service_port } = completed?;
+        if let Some(port) = service_port {
+            self.remember_service(text, port, run);
+            return Err(service_watch::describe(port));
+        }
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {

@@ -111,7 +111,7 @@ impl GitLender {
         if !run.policy.as_ref()?.rules().any(|rule| rule.lends_git) {
             return None;
         }
-        let policy = host_policy(run)?;
+        let policy = host_policy(workplace, run)?;
         let named = NamedUrls::find(&run.plan, cwd);
         let is_lent = |url: &GitUrl| {
             let both = [GitService::UploadPack, GitService::ReceivePack];

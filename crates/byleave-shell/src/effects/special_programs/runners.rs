@@ -108,7 +108,9 @@ pub(super) fn modules(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'
         if PYTHON_MODULES.is_unpredictable(top) {
             teller.add_unknown(format!("module `{module}` runs code that is not analyzed"));
         }
-        teller.add_tentative_command(command(top, &rest));
+        // Another program has the name of this package: HTTPie, whose operands are hosts.
+        let told = if top == "http" { module } else { top };
+        teller.add_tentative_command(command(told, &rest));
         // Some modules run another one: `cProfile -m NAME`.
         for (at, word) in rest.iter().enumerate() {
             if word.as_text() == Some("-m") {
