@@ -81,6 +81,17 @@ impl CopyStore {
         Ok(ended.changes)
     }
 
+    /// Returns the content that an undo of a completed commit would restore at a path, empty if nothing was there. Returns nothing if it is
+    /// not text.
+    pub fn restored_text(&self, id: Uuid, path: &str) -> Result<Option<String>, Error> {
+        let ended = self.ended_commit(self.effective_commit(id)?)?;
+        let bytes = match image_path(&ended.images(), path) {
+            Some(at) => change_list::read_content(&self.path.join("copies"), &at)?,
+            None => Some(Vec::new()),
+        };
+        Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
+    }
+
     /// Returns the changes of a completed commit as they are stored, without computing diffs.
     pub fn stored_changes(&self, id: Uuid) -> Result<FileChanges, Error> {
         Ok(self.ended_commit(id)?.changes)

@@ -68,6 +68,22 @@ impl WorkspaceCopy {
         diff_change(change, (Path::new(&root.path), inside), (&changed, inside))
     }
 
+    /// Returns the content of a file before and after a change. Something that did not exist is empty. Returns nothing if one of both is not
+    /// a file, or not text, or too large to compare.
+    pub fn texts(&self, change: &FileChange) -> Result<Option<(String, String)>, Error> {
+        let listing = self.recorded_list()?;
+        let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
+        let item = at.ok().and_then(|at| listing.items.get(at));
+        let root = item.and_then(|item| Some((item.root, self.meta.roots.get(item.root)?)));
+        let Some((number, root)) = root else { return Ok(None) };
+        let changed = self.path.join(layers::changes_path(root.method, number));
+        let inside = paths::inside(&root.path, &change.path);
+        let before = read_side(change.before.as_ref(), (Path::new(&root.path), inside))?;
+        let after = read_side(change.after.as_ref(), (&changed, inside))?;
+        let text = |bytes: Option<Vec<u8>>| bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        Ok(text(before).zip(text(after)))
+    }
+
     /// Fills in the text diffs and stores them with the copy.
     pub fn fill_diffs(&self, changes: &mut FileChanges) -> Result<(), Error> {
         let mut listing = self.recorded_list()?;

@@ -56,7 +56,7 @@ impl CopyStore {
     }
 
     /// Returns the commit that makes these changes effective: this one, or the undo of its undo.
-    fn effective_commit(&self, mut id: Uuid) -> Result<Uuid, Error> {
+    pub(crate) fn effective_commit(&self, mut id: Uuid) -> Result<Uuid, Error> {
         while let CopyState::Undone { undo_id: by } = self.state(id)? {
             match self.state(by)? {
                 CopyState::Undone { undo_id: again } => id = again,

@@ -30,6 +30,7 @@
 //! | [`call`], [`id`] | A call and its mode; typed ids. This crate never creates an id. |
 //! | [`manifest`] | The description that a tool gives of itself. No field can loosen a verdict. |
 //! | [`effect`] | Effects, plans, and which effects conflict. |
+//! | [`git_settings`] | Settings of a repository, and which changes of them are harmless. |
 //! | [`git_transport`] | URLs of repositories, and the Git transports that a call is lent. |
 //! | [`pattern`] | Patterns over effects, for rules and standing approvals. |
 //! | [`host`] | Parses hosts, addresses and host patterns with ports. It resolves no names. |
@@ -65,6 +66,7 @@ pub mod entry;
 pub mod escape;
 pub mod file_change;
 pub mod format;
+pub mod git_settings;
 pub mod git_transport;
 pub mod grant;
 pub mod hash_chain;

@@ -10,6 +10,7 @@ use crate::decision::{AskCause, PolicyDecision, Verdict};
 use crate::digest::{ContentRef, Digest};
 use crate::effect::{Effect, Plan, is_at_or_beneath};
 use crate::file_change::{FileChange, FileChangeKind, FileChanges};
+use crate::git_settings::GitSettingsChange;
 use crate::git_transport::{GitService, GitTransport};
 use crate::outcome::{ExecutionStatus, Output};
 
@@ -60,6 +61,12 @@ pub struct Rehearsal {
     /// The `.git` directories that it made, and in which nothing is set that git would run. Of each, only `HEAD` counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub new_repositories: Vec<String>,
+    /// The changed settings of repositories, if they run nothing. Instead of the file, each changed setting counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub git_settings: Vec<GitSettingsChange>,
+    /// The working trees that it made of a repository. Of the files that connect both, only `HEAD` of the repository counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub new_worktrees: Vec<NewWorktree>,
     /// Whether the store has room for the before-images of the changed files.
     #[serde(default, skip_serializing_if = "BeforeImageRoom::is_available")]
     pub before_image_room: BeforeImageRoom,
@@ -70,6 +77,23 @@ pub struct Rehearsal {
     pub status: ExecutionStatus,
     /// The output. It is released when the rehearsal is committed, and not before.
     pub output: Output,
+}
+
+/// A working tree that a run made of a repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewWorktree {
+    /// The `.git` directory of the repository.
+    pub repository: String,
+    /// The files that lead from one to the other, and nowhere else.
+    pub files: Vec<String>,
+}
+
+impl NewWorktree {
+    /// Returns the path that rules know it by.
+    pub fn stand_in(&self) -> String {
+        format!("{}/HEAD", self.repository)
+    }
 }
 
 /// Whether the store has room for the before-images of a run.
@@ -165,6 +189,8 @@ impl Rehearsal {
             linked_names: Vec::new(),
             hidden_from_git: Vec::new(),
             new_repositories: Vec::new(),
+            git_settings: Vec::new(),
+            new_worktrees: Vec::new(),
             before_image_room: BeforeImageRoom::Available,
             missing_guarantees: Vec::new(),
             status,
@@ -195,10 +221,16 @@ impl Rehearsal {
             self.new_repositories.iter().any(|made| {
                 is_at_or_beneath(&change.path, made)
                     && change.path.strip_prefix(made.as_str()) != Some("/HEAD")
-            })
+            }) || self.new_worktrees.iter().any(|made| made.files.contains(&change.path))
         };
+        let settings = |path: &str| self.git_settings.iter().find(|changed| changed.path == path);
         let counted = self.changes.list.iter().filter(|change| !is_part(change));
-        let mut effects: Vec<Effect> = counted.map(FileChange::to_effect).collect();
+        let to_effects = |change: &FileChange| match settings(&change.path) {
+            Some(changed) => changed.setting_paths().into_iter().map(|path| Effect::Write { path }).collect(),
+            None => vec![change.to_effect()],
+        };
+        let mut effects: Vec<Effect> = counted.flat_map(to_effects).collect();
+        effects.extend(self.new_worktrees.iter().map(|made| Effect::Write { path: made.stand_in() }));
         // No rule can match these, so no rule allows them.
         let unknown = |reason: String| Effect::Unknown { reason };
         effects.extend(self.changes.list.iter().filter_map(FileChange::special_reason).map(unknown));
@@ -206,6 +238,7 @@ impl Rehearsal {
         effects.extend(self.run_by_git.iter().map(by_git).map(unknown));
         let hidden = |path: &String| format!("git would no longer show changes of `{}`", path.escape_debug());
         effects.extend(self.hidden_from_git.iter().map(hidden).map(unknown));
+        effects.extend(self.git_settings.iter().flat_map(|changed| &changed.asks).cloned().map(unknown));
         // A store that is merely full keeps more than its limit. A run that is larger than the whole store is for a person to see.
         if self.before_image_room == BeforeImageRoom::Exceeds {
             effects.extend(self.before_image_room.warning().map(str::to_owned).map(unknown));

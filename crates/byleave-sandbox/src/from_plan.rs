@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use byleave_core::decision::Verdict;
 use byleave_core::effect::{Effect, Plan};
+use byleave_core::git_settings::file_of_setting;
 use byleave_core::policy::Policy;
 
 pub use host_policy::{CallHostPolicy, GitLending};
@@ -35,6 +36,21 @@ use path_policy::RulePathPolicy;
 
 /// The maximum number of protected paths beside a file that is written outside the workspace.
 const NEIGHBOURS_MAX: usize = 200;
+
+/// The sub-commands of Git that write the settings of the repository.
+const WRITES_SETTINGS: [&str; 11] = [
+    "branch",
+    "checkout",
+    "config",
+    "fetch",
+    "pull",
+    "push",
+    "remote",
+    "sparse-checkout",
+    "submodule",
+    "switch",
+    "worktree",
+];
 
 /// The place where a command would run. Paths are absolute and resolved.
 #[derive(Clone, Debug, Default)]
@@ -155,8 +171,17 @@ struct GrantedEffects {
     written: BTreeSet<PathBuf>,
     deleted: BTreeSet<PathBuf>,
     unconfined: Vec<String>,
+    git_settings: GitSettingsFiles,
     runs: bool,
     reaches: bool,
+}
+
+/// The settings of repositories that a run on a copy may write. What it wrote is judged by each setting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct GitSettingsFiles {
+    named: BTreeSet<PathBuf>,
+    /// A command of Git may write those of the repository that it finds.
+    any: bool,
 }
 
 impl GrantedEffects {
@@ -165,11 +190,18 @@ impl GrantedEffects {
         for effect in &plan.effects {
             match effect {
                 Effect::Read { path } => drop(granted.read.insert(path.into())),
-                Effect::Write { path } => drop(granted.written.insert(path.into())),
+                Effect::Write { path } => {
+                    granted.git_settings.named.extend(file_of_setting(path).map(PathBuf::from));
+                    granted.written.insert(path.into());
+                }
                 Effect::Delete { path } => drop(granted.deleted.insert(path.into())),
                 Effect::Unconfined { guarantee } => granted.unconfined.push(guarantee.clone()),
                 Effect::Reach { .. } | Effect::Send { .. } => granted.reaches = true,
-                Effect::Run { .. } | Effect::Invoke { .. } | Effect::Unknown { .. } => granted.runs = true,
+                Effect::Run { program, argv } => {
+                    granted.git_settings.any |= writes_git_settings(program, argv);
+                    granted.runs = true;
+                }
+                Effect::Invoke { .. } | Effect::Unknown { .. } => granted.runs = true,
             }
         }
         granted
@@ -182,6 +214,12 @@ impl GrantedEffects {
     fn all_changed(&self) -> impl Iterator<Item = &Path> {
         self.written.iter().chain(&self.deleted).map(PathBuf::as_path)
     }
+}
+
+/// Checks whether a command is one of Git that may write the settings of its repository.
+fn writes_git_settings(program: &str, argv: &[String]) -> bool {
+    program.rsplit('/').next() == Some("git")
+        && argv.iter().skip(1).any(|word| WRITES_SETTINGS.contains(&word.as_str()))
 }
 
 /// Sets the readable paths: the system, the workspace, toolchains, granted paths, and paths that a rule allows by name. Returns

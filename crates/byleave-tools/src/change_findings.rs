@@ -3,10 +3,14 @@
 
 use byleave_copy::{Error, WorkspaceCopy};
 use byleave_gate::core::file_change::FileChanges;
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::git_settings::GitSettingsChange;
+use byleave_gate::core::rehearsal::{NewWorktree, Rehearsal};
 use byleave_gate::plan::other_names;
 use byleave_gate::tool::ToolContext;
 
+use crate::gate_lines::push_gate_line;
+use crate::git_settings::git_settings;
+use crate::git_worktrees::new_worktrees;
 use crate::run_by_git::run_by_git;
 
 /// The findings about the changes of one run.
@@ -15,6 +19,8 @@ pub(crate) struct ChangeFindings {
     run_by_git: Vec<String>,
     linked_names: Vec<String>,
     hidden_from_git: Vec<String>,
+    git_settings: Vec<GitSettingsChange>,
+    new_worktrees: Vec<NewWorktree>,
 }
 
 impl ChangeFindings {
@@ -32,6 +38,8 @@ impl ChangeFindings {
             run_by_git: run_by_git(copy, changes)?,
             linked_names,
             hidden_from_git: copy.hidden_from_git(changes),
+            git_settings: git_settings(copy, changes)?,
+            new_worktrees: new_worktrees(changes, |change| Ok(copy.texts(change)?.map(|(_, after)| after)))?,
         })
     }
 
@@ -40,5 +48,10 @@ impl ChangeFindings {
         seen.run_by_git = self.run_by_git;
         seen.linked_names = self.linked_names;
         seen.hidden_from_git = self.hidden_from_git;
+        for note in self.git_settings.iter().flat_map(|changed| &changed.notes) {
+            push_gate_line(&mut seen.output.text, note);
+        }
+        seen.git_settings = self.git_settings;
+        seen.new_worktrees = self.new_worktrees;
     }
 }

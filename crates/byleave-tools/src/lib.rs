@@ -58,6 +58,8 @@ mod file_edit;
 mod file_type;
 mod gate_lines;
 mod git_lend;
+mod git_settings;
+mod git_worktrees;
 pub mod glob;
 pub mod grep;
 mod head_tail_buffer;

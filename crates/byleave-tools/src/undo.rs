@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use byleave_copy::{Conflict, CopyState, Error, OnConflict};
+use byleave_copy::{Conflict, CopyState, CopyStore, Error, OnConflict};
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::file_change::{FileChange, FileChanges};
+use byleave_gate::core::git_settings::GitSettingsChange;
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::manifest::{Manifest, PermissionClass};
 use byleave_gate::core::outcome::Output;
+use byleave_gate::core::rehearsal::NewWorktree;
 use byleave_gate::core::render::summarize_changes;
 use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use serde_json::{Value, json};
@@ -16,6 +18,8 @@ use serde_json::{Value, json};
 use crate::blocking::run_blocking;
 use crate::copy_commit::undo_data;
 use crate::execution_env::ExecutionEnv;
+use crate::git_settings::restored_settings;
+use crate::git_worktrees::new_worktrees;
 use crate::read_permission::may_read_without_asking;
 
 /// The tool that reverts changes of calls.
@@ -71,7 +75,11 @@ impl Tool for Undo {
             let call = call(arguments)?;
             let store = self.workplace.open_store().map_err(|fault| ToolError(fault.to_string()))?;
             let changes = store.changes(call.uuid()).map_err(|fault| ToolError(fault.to_string()))?;
-            Ok(Plan { effects: inverse(&changes), ..Plan::default() })
+            let settings = restored_settings(&store, call, &changes);
+            let settings = settings.map_err(|fault| ToolError(fault.to_string()))?;
+            let worktrees = restored_worktrees(&store, call, &changes);
+            let worktrees = worktrees.map_err(|fault| ToolError(fault.to_string()))?;
+            Ok(Plan { effects: inverse(&changes, &settings, &worktrees), ..Plan::default() })
         }))
     }
 
@@ -82,8 +90,12 @@ impl Tool for Undo {
 }
 
 /// Returns the effects of an undo: created files are deleted, and all others are written. Of a repository that the call made, only `HEAD`
-/// counts, as when it was made: its settings protected nothing before.
-fn inverse(changes: &FileChanges) -> Vec<Effect> {
+/// counts, as when it was made: its settings protected nothing before. Of settings that run nothing, each one counts.
+fn inverse(
+    changes: &FileChanges,
+    settings: &[GitSettingsChange],
+    worktrees: &[NewWorktree],
+) -> Vec<Effect> {
     let is_new_repository =
         |change: &&FileChange| change.path.ends_with("/.git") && change.is_new_directory();
     let made: Vec<&str> =
@@ -92,11 +104,32 @@ fn inverse(changes: &FileChanges) -> Vec<Effect> {
         let beneath = made.iter().filter_map(|made| path.strip_prefix(made));
         beneath.into_iter().any(|rest| rest.is_empty() || rest.starts_with('/') && rest != "/HEAD")
     };
-    let back = changes.list.iter().filter(|change| !is_part(&change.path)).map(|change| {
+    let is_link = |path: &String| worktrees.iter().any(|made| made.files.contains(path));
+    let counted = changes.list.iter().filter(|change| !is_part(&change.path) && !is_link(&change.path));
+    let mut back: Vec<Effect> = worktrees.iter().map(|made| Effect::Write { path: made.stand_in() }).collect();
+    back.extend(counted.flat_map(|change| {
+        if let Some(changed) = settings.iter().find(|changed| changed.path == change.path) {
+            return changed.setting_paths().into_iter().map(|path| Effect::Write { path }).collect();
+        }
         let path = change.path.clone();
-        if change.before.is_none() { Effect::Delete { path } } else { Effect::Write { path } }
-    });
-    back.collect()
+        vec![if change.before.is_none() { Effect::Delete { path } } else { Effect::Write { path } }]
+    }));
+    back
+}
+
+/// Returns the working trees that an undo restores.
+fn restored_worktrees(
+    store: &CopyStore,
+    call: CallId,
+    changes: &FileChanges,
+) -> Result<Vec<NewWorktree>, Error> {
+    let swap = |change: &FileChange| FileChange {
+        before: change.after.clone(),
+        after: change.before.clone(),
+        ..change.clone()
+    };
+    let inverse = FileChanges { list: changes.list.iter().map(swap).collect(), ..FileChanges::default() };
+    new_worktrees(&inverse, |change| store.restored_text(call.uuid(), &change.path))
 }
 
 impl Undo {

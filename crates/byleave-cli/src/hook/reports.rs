@@ -151,6 +151,8 @@ impl HookEvaluator {
         for (call, changes) in of(&calls) {
             if !asked.iter().any(|item| item.call == call) {
                 summary.add(&changes);
+                let before = |path: &str| edits.store.restored_text(call.uuid(), path).ok().flatten();
+                summary.add_settings(&changes, before);
             }
         }
         let undo = shell_word(session.as_str());

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use byleave_files::LinkPolicy;
 use byleave_gate::core::file_change::{FileChanges, FileNode, FileNodeKind};
+use byleave_gate::core::git_settings::{SETTINGS_BYTES_MAX, compare_settings, is_settings_file};
 
 use crate::call_display::{format_count, relative};
 use crate::console::one_line;
@@ -36,6 +37,8 @@ const RUN_BY_EDITORS: [&str; 14] = [
 #[derive(Default)]
 pub(super) struct TurnSummary {
     paths: BTreeMap<String, PathSummary>,
+    /// The settings of repositories as they were before the first change.
+    settings: BTreeMap<String, String>,
 }
 
 struct PathSummary {
@@ -56,6 +59,30 @@ impl TurnSummary {
             path.after.clone_from(&change.after);
             path.is_regenerated = change.is_regenerated();
         }
+    }
+
+    /// Remembers the settings of repositories that the changes of a call replaced. `before` reads what the call found.
+    pub(super) fn add_settings(
+        &mut self,
+        changes: &FileChanges,
+        before: impl Fn(&str) -> Option<String>,
+    ) {
+        for change in changes.list.iter().filter(|change| is_settings_file(&change.path)) {
+            if !self.settings.contains_key(&change.path)
+                && let Some(text) = before(&change.path)
+            {
+                self.settings.insert(change.path.clone(), text);
+            }
+        }
+    }
+
+    /// Says where new remotes lead, as far as they still exist.
+    fn new_remotes(&self) -> Vec<String> {
+        let notes = |(path, before): (&String, &String)| {
+            let now = byleave_files::read_text(Path::new(path), LinkPolicy::Never, SETTINGS_BYTES_MAX).ok()?;
+            Some(compare_settings(path, before, &now)?.notes)
+        };
+        self.settings.iter().filter_map(notes).flatten().collect()
     }
 
     /// Returns the line, or nothing if nothing changed. `undo` is the argument of the undo command.
@@ -97,6 +124,9 @@ impl TurnSummary {
             running.truncate(NAMES_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             line.push_str(&format!("; runs by itself in an editor: {}{more}", running.join(", ")));
+        }
+        for note in self.new_remotes() {
+            line.push_str(&format!("; {note}"));
         }
         Some(one_line(&line))
     }
@@ -185,6 +215,28 @@ mod tests {
         for (changes, line) in rows {
             assert_eq!(turn(&changes), Some(line));
         }
+    }
+
+    // req: M2
+    #[test]
+    fn a_line_says_where_a_new_remote_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().canonicalize().unwrap().join(".git/config");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "[remote \"fork\"]\n\turl = https://example.com/a\n").unwrap();
+        let change = FileChange {
+            path: path.to_str().unwrap().into(),
+            before: node(),
+            after: node(),
+            git_status: GitStatus::Repository,
+            diff: None,
+        };
+        let changes = FileChanges { list: vec![change], ..FileChanges::default() };
+        let mut summary = TurnSummary::default();
+        summary.add(&changes);
+        summary.add_settings(&changes, |_| Some(String::new()));
+        let line = summary.line(place.path(), "s").unwrap();
+        assert!(line.ends_with("; remote `fork` now leads to `https://example.com/a`"), "{line}");
     }
 
     // req: M2

@@ -402,6 +402,9 @@ fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
     for lent in ran(view).into_iter().flat_map(|ran| &ran.git_transports) {
         lines.push(page.escape(&lent.describe(), EscapeLevel::Text));
     }
+    for note in ran(view).into_iter().flat_map(|ran| &ran.git_settings).flat_map(|changed| &changed.notes) {
+        lines.push(format!("{}.", page.escape(note, EscapeLevel::Text)));
+    }
     for (port, program) in view.plan.bindings.iter().filter_map(Binding::local_port) {
         lines.push(match program {
             "nothing" => format!("Nothing listens on localhost:{port} now."),

@@ -68,6 +68,10 @@ fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &Questio
         let line = page.escape(&lent.describe(), EscapeLevel::Text);
         page.push_line(LineRole::Warning, WARNING_GUTTER, &line);
     }
+    for note in rehearsal.git_settings.iter().flat_map(|changed| &changed.notes) {
+        let note = page.escape(note, EscapeLevel::Text);
+        page.push_line(LineRole::Effect, "  ", &note);
+    }
     if rehearsal.leftover_processes > 0 {
         page.push_line(
             LineRole::Warning,

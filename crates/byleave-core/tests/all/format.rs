@@ -12,13 +12,14 @@ use byleave_core::challenge::{Challenge, ChallengeVerdict};
 use byleave_core::digest::{ContentRef, Digest};
 use byleave_core::effect::{Binding, BindingState, Danger, EarlierDataRef, Effect, Plan};
 use byleave_core::file_change::{FileChange, FileChanges, FileNode, FileNodeKind, FileRename, GitStatus};
+use byleave_core::git_settings::GitSettingsChange;
 use byleave_core::git_transport::{GitRefUpdate, GitService, GitTransport};
 use byleave_core::id::{AdminActionId, AgentId, CallId, SessionId, StandingApprovalId, TenantId};
 use byleave_core::outcome::{ExecutionStatus, Output};
 use byleave_core::pattern::Pattern;
 use byleave_core::pipeline::next_step;
 use byleave_core::record::Record;
-use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, Rehearsal};
+use byleave_core::rehearsal::{BeforeImageRoom, BlockedHost, NewWorktree, Rehearsal};
 use byleave_core::session::{Ceiling, SessionNode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -121,6 +122,13 @@ fn rehearsal() -> Rehearsal {
         linked_names: vec!["/w/.github/ci.yml".into()],
         hidden_from_git: vec!["/w/lib.rs".into()],
         new_repositories: Vec::new(),
+        git_settings: vec![GitSettingsChange {
+            path: "/w/.git/config".into(),
+            keys: vec!["user.name".into()],
+            notes: vec!["n".into()],
+            asks: vec!["a".into()],
+        }],
+        new_worktrees: vec![NewWorktree { repository: "/w/.git".into(), files: vec!["/w/t/.git".into()] }],
         before_image_room: BeforeImageRoom::Displaces,
         missing_guarantees: vec!["network".into()],
         status: ExecutionStatus::Succeeded,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use byleave_core::decision::Verdict;
 use byleave_core::effect::Effect;
+use byleave_core::git_settings::{is_settings_file, setting_path};
 use byleave_core::pattern::{MatchCertainty, Pattern, PatternMatcher};
 use byleave_core::policy::Policy;
 
@@ -65,6 +66,25 @@ impl RulePathPolicy {
     /// Evaluates a path. A path that is not valid text gets the strictest result.
     fn of(&self, path: &Path, says: fn(&Self, &str) -> bool) -> bool {
         path.to_str().is_none_or(|path| says(self, path))
+    }
+
+    /// Checks whether these are the settings of a repository, or a file of a working tree, that a run on a copy may write. What it writes is
+    /// judged by its content.
+    fn opens_git_settings(&self, path: &str) -> bool {
+        let files = &self.granted.git_settings;
+        let is_denied = || {
+            let write = Effect::Write { path: setting_path(path, "something-new") };
+            self.policy.strictest_restriction(&write) == Some(Verdict::Deny)
+        };
+        let is_worktree = || {
+            let inside = path.split_once("/.git/worktrees/").and_then(|(_, inside)| inside.split_once('/'));
+            inside.is_some_and(|(_, file)| ["commondir", "gitdir"].contains(&file))
+        };
+        self.on_a_copy
+            && (is_settings_file(path) && (files.any || files.named.contains(Path::new(path)))
+                || files.any && is_worktree())
+            && fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
+            && !is_denied()
     }
 
     /// Returns the same policy for a run on a copy.
@@ -158,7 +178,7 @@ impl PathPolicy for RulePathPolicy {
     }
 
     fn protects(&self, path: &str) -> bool {
-        if self.granted.changes(Path::new(path)) {
+        if self.granted.changes(Path::new(path)) || self.opens_git_settings(path) {
             return false;
         }
         let guarded = |effect: Effect| match self.policy.strictest_restriction(&effect) {
@@ -194,9 +214,9 @@ impl PathPolicy for RulePathPolicy {
         let Some(other) = other.as_any().and_then(|other| other.downcast_ref::<Self>()) else { return false };
         // The other fields follow from the policy, the workspace, and whether it is a copy.
         let paths = |marks: &Self| {
-            let GrantedEffects { read, written, deleted, .. } = &marks.granted;
+            let GrantedEffects { read, written, deleted, git_settings, .. } = &marks.granted;
             let asks = (marks.asks_to_read, marks.asks_to_write, marks.on_a_copy);
-            (read.clone(), written.clone(), deleted.clone(), asks)
+            (read.clone(), written.clone(), deleted.clone(), git_settings.clone(), asks)
         };
         Arc::ptr_eq(&self.policy, &other.policy) && paths(self) == paths(other)
     }

@@ -24,6 +24,7 @@ mod fatigue;
 mod files;
 mod git_later;
 mod git_lend;
+mod git_settings;
 mod hands;
 mod hostile;
 mod hostile_searching;

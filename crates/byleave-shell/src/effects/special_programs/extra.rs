@@ -3,7 +3,7 @@
 //! Their effects are added to those of the manual, and never replace them.
 
 use super::super::command_analyzer::{CommandAnalyzer, file_name};
-use super::{downloads, packing, runners, search};
+use super::{downloads, git, packing, runners, search};
 use crate::commands::WorkingDir;
 use crate::manual::{ParsedOptions, WordRole};
 use crate::word::Word;
@@ -43,6 +43,7 @@ pub(in super::super) fn analyze_extra(
         "git-archive" => git_archive(teller, parsed),
         "git-init" => git_init(teller, parsed),
         "git-clone" => git_clone(teller, parsed),
+        "git-remote" => git::git_remote(teller, parsed),
         "rsync" => rsync(teller, parsed),
         "rename" => rename(teller, parsed),
         _ => teller.add_unknown(format!("the manual names a special handler `{name}` that does not exist")),

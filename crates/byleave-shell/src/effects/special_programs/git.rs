@@ -1,8 +1,11 @@
 //! Readers for Git, where a table of options is not enough.
 
+use byleave_core::effect::Effect;
+use byleave_core::git_settings::{is_plain_key, setting_path};
+
 use super::super::command_analyzer::CommandAnalyzer;
 use crate::commands::WorkingDir;
-use crate::manual::{Manual, WordRole};
+use crate::manual::{Manual, ParsedOptions, WordRole};
 use crate::word::Word;
 
 /// Reads `git config`, which writes the settings if it has a value or an option that changes them.
@@ -37,9 +40,50 @@ pub(super) fn git_config(teller: &mut CommandAnalyzer<'_>, manual: &'static Manu
             teller.add_path(WordRole::Write, &format!("{home}/.gitconfig"));
         }
     }
-    if !parsed.has(&["--system", "--file"]) {
-        teller.add_path(WordRole::Write, &repository_config(teller));
+    if parsed.has(&["--system", "--file"]) {
+        return;
     }
+    let names: Vec<Option<&str>> = parsed.operands.iter().map(|operand| operand.word.as_text()).collect();
+    match names.first() {
+        // The new value is judged when it is there. Sections are judged as a whole.
+        Some(Some(name)) if !changes_sections(&verb, &words) && is_plain_key(&canonical_key(name)) => {
+            add_setting(teller, &canonical_key(name));
+        }
+        _ => teller.add_path(WordRole::Write, &repository_config(teller)),
+    }
+}
+
+/// Checks whether a command of `git config` renames or removes a section.
+fn changes_sections(verb: &str, words: &[Word]) -> bool {
+    let names_section = |word: &Word| word.as_text().is_some_and(|text| text.starts_with("--re"));
+    verb.ends_with("-section") || verb == "edit" || words.iter().any(names_section)
+}
+
+/// Returns the name of a setting as Git writes it: only the name between the dots keeps its case.
+fn canonical_key(name: &str) -> String {
+    let (section, rest) = name.split_once('.').unwrap_or((name, ""));
+    let section = section.to_ascii_lowercase();
+    match rest.rsplit_once('.') {
+        Some((between, key)) => format!("{section}.{between}.{}", key.to_ascii_lowercase()),
+        None => format!("{section}.{}", rest.to_ascii_lowercase()),
+    }
+}
+
+/// Adds a change of a setting of the repository. Rules know it by a path beneath the file.
+fn add_setting(teller: &mut CommandAnalyzer<'_>, key: &str) {
+    let file = match (teller.repository_root(), &teller.working_dir) {
+        (Some(root), _) => format!("{root}/.git/config"),
+        (None, WorkingDir::At(directory)) => format!("{directory}/.git/config"),
+        (None, WorkingDir::Unknown(_)) => return,
+    };
+    teller.add(Effect::Write { path: setting_path(&file, key) });
+}
+
+/// Reads the sub-commands of `git remote` that change settings.
+pub(super) fn git_remote(teller: &mut CommandAnalyzer<'_>, parsed: &ParsedOptions<'_>) {
+    let name = parsed.operands.first().and_then(|operand| operand.word.as_text()).unwrap_or_default();
+    let key = format!("remote.{name}.url");
+    add_setting(teller, if is_plain_key(&key) { &key } else { "remote" });
 }
 
 /// Returns the settings file of the repository that contains the working directory, as far as the environment tells.
