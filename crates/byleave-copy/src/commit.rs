@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::SystemTime;
 
+use byleave_core::effect::SESSION_TMP;
 use byleave_core::file_change::{FileChanges, FileRename};
 use rustix::fs::OFlags;
 use uuid::Uuid;
@@ -123,7 +124,11 @@ impl WorkspaceCopy {
         let scratch = self.store.scratch(session);
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
             let stack = scratch.open_stack_for(&mounted.path, self.meta.visibility)?;
-            stack.push(&self.path.join(format!("s{number}/upper")), &mounted.lowers)?;
+            let layer = self.path.join(format!("s{number}/upper"));
+            match mounted.path == Path::new(SESSION_TMP) {
+                true => stack.push_tmp(&layer, &mounted.lowers)?,
+                false => stack.push(&layer, &mounted.lowers)?,
+            };
         }
         for (number, harvested) in self.all_scratch_dirs()?.iter().enumerate() {
             scratch

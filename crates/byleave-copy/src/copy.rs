@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use byleave_core::effect::SESSION_TMP;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -14,6 +15,9 @@ use crate::json_files::{read_json, write_json};
 use crate::layers::{self, CopiedDir, CopyMethod, CopyRoot, DirOwner, MountSource};
 use crate::scratch::{LayerStack, ScratchScope};
 use crate::store::{CopyLock, CopyStore};
+
+/// The directory beneath the layers of the temporary directory.
+const EMPTY: &str = "empty";
 
 /// A copy that this process works with. Dropping it leaves the copy in the store.
 #[derive(Debug)]
@@ -163,6 +167,34 @@ impl WorkspaceCopy {
         self.add_scratch_beneath(session, &existing, ScratchScope::Session, false)
     }
 
+    /// Gives the run the temporary directory of its session, in the place of [`SESSION_TMP`]. The returned stack holds its layers: keep it
+    /// until the command has ended.
+    pub fn with_tmp(&mut self, session: &str) -> Result<LayerStack, Error> {
+        self.add_tmp(session, ScratchScope::Session)
+    }
+
+    /// Does the same for a rehearsal, as [`WorkspaceCopy::with_rehearsal_scratch`].
+    pub fn with_rehearsal_tmp(&mut self, session: &str) -> Result<LayerStack, Error> {
+        self.add_tmp(session, ScratchScope::Rehearsals)
+    }
+
+    fn add_tmp(&mut self, session: &str, kept: ScratchScope) -> Result<LayerStack, Error> {
+        let path = PathBuf::from(SESSION_TMP);
+        let stack = self.store.scratch(session).open_stack_for(&path, kept)?;
+        let like = self.meta.roots.first().map_or(self.path.as_path(), |root| Path::new(&root.path));
+        let owner = DirOwner::from_path(like)?;
+        let inside = self.path.join(format!("s{}", self.meta.scratch.len()));
+        owner.create_dir(&inside, 0o700)?;
+        owner.create_dir(&inside.join("upper"), 0o1777)?;
+        owner.create_dir(&inside.join("work"), 0o700)?;
+        owner.create_dir(&inside.join(EMPTY), 0o755)?;
+        self.meta.scratch.push(MountedScratch { path, lowers: stack.lower_layers() });
+        self.meta.session = Some(session.into());
+        self.meta.visibility = kept;
+        write_json(&self.path.join("copy.json"), &self.meta)?;
+        Ok(stack)
+    }
+
     fn add_scratch(
         &mut self,
         session: &str,
@@ -222,11 +254,11 @@ impl WorkspaceCopy {
             roots.map(|(number, root)| layers::mount_for(&self.path, number, root)).collect();
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
             let inside = self.path.join(format!("s{number}"));
-            let source = MountSource::Overlay {
-                lowers: mounted.lowers.clone(),
-                upper: inside.join("upper"),
-                work: inside.join("work"),
-            };
+            let mut lowers = mounted.lowers.clone();
+            // The real directory is not beneath the layers.
+            lowers.extend((mounted.path == Path::new(SESSION_TMP)).then(|| inside.join(EMPTY)));
+            let source =
+                MountSource::Overlay { lowers, upper: inside.join("upper"), work: inside.join("work") };
             all.push(CopiedDir { root: mounted.path.clone(), source });
         }
         all

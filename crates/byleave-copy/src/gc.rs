@@ -323,7 +323,7 @@ fn unused_scratch_locks(session: &Path) -> Result<Option<Vec<File>>, Error> {
 }
 
 /// Returns the disk usage of a directory.
-fn disk_usage(at: &Path) -> Result<u64, Error> {
+pub(crate) fn disk_usage(at: &Path) -> Result<u64, Error> {
     let mut total = 0_u64;
     let mut ahead = vec![at.to_owned()];
     while let Some(path) = ahead.pop() {

@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use byleave_core::digest::Digest;
@@ -18,12 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
+use crate::gc::disk_usage;
 use crate::json_files::list_names;
 
 /// The maximum number of layers of a stack. Then the stack starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;
 /// The prefix of the directory beside the layers with the layers of rehearsals. The number of the granted layer follows.
 const REHEARSAL_PREFIX: &str = "on-";
+/// The maximum size of the temporary directory of a session.
+const TMP_BYTES_MAX: u64 = 1 << 30;
+/// The number of layers of a temporary directory that become one.
+const TMP_DEPTH_MAX: usize = 12;
 const MAX_FOUND: usize = 24;
 const MAX_VISITED: usize = 50_000;
 const MAX_SEARCH_DEPTH: usize = 8;
@@ -206,6 +211,42 @@ impl LayerStack {
         Ok(true)
     }
 
+    /// Adds a layer of a temporary directory. It is not added if all of them would be too large. Many layers become one, because nothing
+    /// creates their files again.
+    pub(crate) fn push_tmp(self, layer: &Path, made_on: &[PathBuf]) -> Result<bool, Error> {
+        let size = |layer: &Path| disk_usage(layer);
+        let sizes = self.lower_layers().iter().map(|own| size(own)).sum::<Result<u64, Error>>()?;
+        if sizes.saturating_add(size(layer)?) > TMP_BYTES_MAX {
+            return Ok(false);
+        }
+        let at = self.path.clone();
+        let added = self.push(layer, made_on)?;
+        let stack = Self::open(at)?;
+        if stack.layers.len() >= TMP_DEPTH_MAX
+            && rustix::fs::flock(&stack.lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            stack.merge()?;
+        }
+        Ok(added)
+    }
+
+    /// Makes one layer of all own layers. Nothing may use them.
+    fn merge(&self) -> Result<(), Error> {
+        let own = self.own_layers();
+        let Some((oldest, newer)) = own.split_last() else { return Ok(()) };
+        for layer in newer.iter().rev() {
+            merge_into(layer, oldest, dir_handle::DEPTH_MAX)?;
+        }
+        // The newest number stays, because layers of rehearsals are made on it.
+        if let Some(newest) = newer.first() {
+            for layer in newer {
+                dir_handle::remove_path(layer).context("remove", layer)?;
+            }
+            fs::rename(oldest, newest).context("move", oldest)?;
+        }
+        Ok(())
+    }
+
     /// Removes the rehearsal layers on layers that are not topmost any more. Mounted ones are removed the next time.
     fn remove_rehearsal_layers(&self) -> Result<(), Error> {
         for name in list_names(&self.path)?.iter().filter(|name| name.starts_with(REHEARSAL_PREFIX)) {
@@ -217,6 +258,38 @@ impl LayerStack {
         }
         Ok(())
     }
+}
+
+/// Moves the entries of an overlay layer into the layer beneath it.
+fn merge_into(layer: &Path, beneath: &Path, steps_down: usize) -> Result<(), Error> {
+    let steps_down = steps_down.checked_sub(1).ok_or_else(|| Error::TooDeep { path: layer.to_owned() })?;
+    for entry in fs::read_dir(layer).context("list", layer)? {
+        let from = entry.context("list", layer)?.path();
+        let Some(name) = from.file_name() else { continue };
+        let to = beneath.join(name);
+        let is = fs::symlink_metadata(&from).context("inspect", &from)?;
+        let was = fs::symlink_metadata(&to).ok();
+        if is.is_dir() && was.as_ref().is_some_and(fs::Metadata::is_dir) && !is_opaque(&from) {
+            merge_into(&from, &to, steps_down)?;
+            fs::set_permissions(&to, is.permissions()).context("set the mode of", &to)?;
+            continue;
+        }
+        if was.is_some() {
+            dir_handle::remove_path(&to).context("remove", &to)?;
+        }
+        // A device without a number marks a removed file.
+        if !(is.file_type().is_char_device() && is.rdev() == 0) {
+            fs::rename(&from, &to).context("move", &from)?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks whether a directory of a layer hides the one beneath it.
+fn is_opaque(directory: &Path) -> bool {
+    let mut value = [0_u8; 1];
+    let read = rustix::fs::lgetxattr(directory, "user.overlay.opaque", &mut value[..]);
+    read.is_ok_and(|length| length == 1) && value == *b"y"
 }
 
 /// What a copy of a directory must take into account.

@@ -228,6 +228,9 @@ impl Binding {
     }
 }
 
+/// The temporary directory that each session has for itself.
+pub const SESSION_TMP: &str = "/tmp";
+
 /// The effects of a draft, predicted without running it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -259,6 +262,9 @@ pub struct Plan {
     /// programs do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub names_all_hosts: bool,
+    /// The call sees a directory of its session in the place of [`SESSION_TMP`], and of the root only what every sandbox shows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_session_tmp: bool,
     /// The dangers of the call, whatever its effects are permitted to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dangers: Vec<Danger>,
@@ -350,6 +356,18 @@ impl Plan {
     /// as they are.
     pub fn only_reads(&self) -> bool {
         self.effects.iter().all(|effect| matches!(effect, Effect::Read { .. } | Effect::Run { .. }))
+    }
+
+    /// Checks whether an effect stays in the temporary directory of the session, or lists the root, of which a sandbox shows nothing secret.
+    pub fn stays_in_session_tmp(&self, effect: &Effect) -> bool {
+        let is_there = match effect {
+            Effect::Read { path } => path == "/" || is_at_or_beneath(path, SESSION_TMP),
+            Effect::Write { path } | Effect::Delete { path } => {
+                path != SESSION_TMP && is_at_or_beneath(path, SESSION_TMP)
+            }
+            _ => false,
+        };
+        self.has_session_tmp && is_there
     }
 
     /// Checks whether this effect of the plan is only one that a word may have.

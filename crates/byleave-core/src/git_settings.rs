@@ -210,7 +210,9 @@ impl GitSettingsChange {
                     match (old.is_empty(), new.is_empty()) {
                         (true, _) => self.notes.push(format!("{place} now leads to {is}")),
                         (false, true) => self.asks.push(format!("{place} no longer leads to {was}")),
-                        (false, false) => self.asks.push(format!("{place} now leads to {is} instead of {was}")),
+                        (false, false) => {
+                            self.asks.push(format!("{place} now leads to {is} instead of {was}"))
+                        }
                     }
                 }
                 ("branch", "remote") => {
@@ -523,8 +525,10 @@ mod tests {
             ("[user]\n\tname = Ada Lovelace", vec!["user.name"]),
             ("[user]\n\tname = \"Ada # L\" ; c\n\temail = a@b", vec!["user.email", "user.name"]),
             ("[USER]\n\tEMAIL = a@b", vec!["user.email"]),
-            ("[branch \"feature/x\"]\n\tremote = origin\n\tmerge = refs/heads/feature/x",
-                vec!["branch.feature/x.merge", "branch.feature/x.remote"]),
+            (
+                "[branch \"feature/x\"]\n\tremote = origin\n\tmerge = refs/heads/feature/x",
+                vec!["branch.feature/x.merge", "branch.feature/x.remote"],
+            ),
             ("[pull]\n\trebase = true\n[push]\n\tdefault = current", vec!["pull.rebase", "push.default"]),
             ("[core] autocrlf = input", vec!["core.autocrlf"]),
             ("# nothing", vec![]),
@@ -634,7 +638,10 @@ mod tests {
             .unwrap();
         assert_eq!(change.notes, ["remote `fork` now leads to `https://me@example.com/a.git`"]);
         assert!(change.asks.is_empty());
-        assert_eq!(change.setting_paths(), ["/w/.git/config/remote.fork.fetch", "/w/.git/config/remote.fork.url"]);
+        assert_eq!(
+            change.setting_paths(),
+            ["/w/.git/config/remote.fork.fetch", "/w/.git/config/remote.fork.url"]
+        );
         let url = "https://example.org/a.git";
         let changed = |text: &str| compare_settings(FILE, BEFORE, text).unwrap().asks;
         assert_eq!(
@@ -660,14 +667,39 @@ mod tests {
     #[test]
     fn addresses_name_transports_of_git_itself() {
         for url in [
-            "https://example.org/a.git", "http://localhost:8080/a", "ssh://git@example.org:22/~a/b.git", "git@example.org:a/b.git",
-            "git://example.org/a", "file:///srv/a.git", "/srv/a.git", "../a.git", "./a", "host:path",
+            "https://example.org/a.git",
+            "http://localhost:8080/a",
+            "ssh://git@example.org:22/~a/b.git",
+            "git@example.org:a/b.git",
+            "git://example.org/a",
+            "file:///srv/a.git",
+            "/srv/a.git",
+            "../a.git",
+            "./a",
+            "host:path",
         ] {
             assert!(is_plain_url(url), "{url}");
         }
         for url in [
-            "", "-x", "ext::x", "fd::3", "foo://x", "https://", "https:///x", "file://host/x", "ssh://-x/y", "-x@h:y", "h:-y", "a b",
-            "https://a/\u{1}", "a'b", "x;y", "$(x)", "a\\b", "<x", "HTTPS://x/",
+            "",
+            "-x",
+            "ext::x",
+            "fd::3",
+            "foo://x",
+            "https://",
+            "https:///x",
+            "file://host/x",
+            "ssh://-x/y",
+            "-x@h:y",
+            "h:-y",
+            "a b",
+            "https://a/\u{1}",
+            "a'b",
+            "x;y",
+            "$(x)",
+            "a\\b",
+            "<x",
+            "HTTPS://x/",
         ] {
             assert!(!is_plain_url(url), "{url}");
         }
@@ -677,7 +709,9 @@ mod tests {
     #[test]
     fn settings_of_new_repositories_run_nothing() {
         assert!(is_plain_new(BEFORE) && is_plain_new(""));
-        for text in ["[core]\n\tbare = true\n", "[core]\n\tfilemode\n", "filemode = true\n", "[alias]\n\tx = !y\n"] {
+        for text in
+            ["[core]\n\tbare = true\n", "[core]\n\tfilemode\n", "filemode = true\n", "[alias]\n\tx = !y\n"]
+        {
             assert!(!is_plain_new(&format!("{text}{BEFORE}")), "{text}");
         }
     }

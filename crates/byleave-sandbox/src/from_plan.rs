@@ -108,6 +108,11 @@ pub fn build_confinement(
     place: &RunEnvironment,
 ) -> Result<Confinement, GrantError> {
     let mut granted = GrantedEffects::of(plan);
+    // Paths in the temporary directory are those of the session, unless a rule names them.
+    granted.read.retain(|path| {
+        let read = Effect::Read { path: path.to_string_lossy().into_owned() };
+        !plan.stays_in_session_tmp(&read) || policy.may_ask(&read)
+    });
     let mut files = FileConfinement {
         cwd: place.cwd.clone(),
         home: place.home.clone(),

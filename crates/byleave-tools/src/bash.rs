@@ -238,7 +238,6 @@ impl Tool for Bash {
         // A call that cannot succeed must not cause a question. For all others the permission class makes the plan.
         let read = match self.read(arguments.clone()) {
             Err(why) => return Some(Box::pin(async { Err(ToolError(why)) })),
-            Ok(read) if read.ports.is_empty() => return None,
             Ok(read) => read,
         };
         Some(Box::pin(async move {
@@ -246,6 +245,7 @@ impl Tool for Bash {
             let opened = |port: &u16| Effect::Reach { host: LOCALHOST.to_owned(), port: *port };
             plan.effects.extend(read.ports.iter().map(opened));
             plan.deny_control_ports();
+            plan.has_session_tmp = !read.background && self.workplace.has_session_tmp(&site.cwd);
             Ok(plan)
         }))
     }

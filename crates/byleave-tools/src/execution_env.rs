@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, MountSource, WorkspaceCopy, scratch};
 use byleave_gate::core::call::Mode;
-use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::effect::{Effect, Plan, SESSION_TMP};
 use byleave_gate::core::policy::Policy;
 use byleave_gate::tool::RunContext;
-use byleave_sandbox::confinement::{self, Confinement};
+use byleave_sandbox::confinement::{self, Confinement, ReadScope};
 use byleave_sandbox::from_plan::{self, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, LaunchError, NetworkBridge, RunAs};
@@ -263,6 +263,22 @@ impl ExecutionEnv {
                 NetworkAccess::Blocked => copy.with_rehearsal_scratch(session, &paths)?,
             };
         }
+        let names_tmp = || {
+            let files = &confinement.files;
+            let readable = match &files.readable {
+                ReadScope::Everything => &[][..],
+                ReadScope::Only(paths) => paths,
+            };
+            let named = files.home_readable.iter().chain(&files.writable).chain(readable);
+            named.chain([&files.cwd]).any(|path| path.starts_with(SESSION_TMP))
+        };
+        if method == CopyMethod::Overlay && run.plan.has_session_tmp && !names_tmp() {
+            let session = run.context.session.as_str();
+            stacks.push(match way {
+                NetworkAccess::Granted => copy.with_tmp(session)?,
+                NetworkAccess::Blocked => copy.with_rehearsal_tmp(session)?,
+            });
+        }
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
         Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
     }
@@ -302,6 +318,14 @@ impl ExecutionEnv {
         confinement.files.writable =
             job_scratch::outermost(confinement.files.copies.iter().map(|copied| copied.root.clone()));
         Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
+    }
+
+    /// Checks whether commands in this directory have a temporary directory of their session.
+    pub(crate) fn has_session_tmp(&self, cwd: &Path) -> bool {
+        let own = [&self.store_dir, &self.workspace].into_iter().chain(&self.home);
+        own.map(PathBuf::as_path).chain([cwd]).all(|path| !path.starts_with(SESSION_TMP))
+            && !self.required.contains(&Guarantee::TmpLimited)
+            && self.overlay().is_ok()
     }
 
     /// Returns an error if a command cannot run here at all. A start is tried once.

@@ -40,7 +40,9 @@ pub(crate) fn restored_settings(
         if change.before.is_none() || !stays_private(change) {
             continue;
         }
-        let Ok(now) = read_text(change.path.as_ref(), LinkPolicy::Never, SETTINGS_BYTES_MAX) else { continue };
+        let Ok(now) = read_text(change.path.as_ref(), LinkPolicy::Never, SETTINGS_BYTES_MAX) else {
+            continue;
+        };
         let restored = store.restored_text(call.uuid(), &change.path)?;
         found.extend(restored.and_then(|text| compare_restored_settings(&change.path, &now, &text)));
     }

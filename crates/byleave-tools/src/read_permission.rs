@@ -9,7 +9,9 @@ use byleave_gate::tool::RunContext;
 /// Checks whether the rules alone allow a tool to read a path.
 pub(crate) fn may_read_without_asking(path: &str, manifest: &Manifest, run: &RunContext) -> bool {
     let Some(rules) = &run.policy else { return false };
-    let plan = Plan { effects: vec![Effect::Read { path: path.to_owned() }], ..Plan::default() };
+    let has_session_tmp = run.plan.has_session_tmp;
+    let effects = vec![Effect::Read { path: path.to_owned() }];
+    let plan = Plan { effects, has_session_tmp, ..Plan::default() };
     let request = PolicyRequest::new(manifest, &plan, &run.context.session, &run.context.agent);
     rules.evaluate(&request).verdict == Verdict::Allow
 }

@@ -91,11 +91,7 @@ impl Tool for Undo {
 
 /// Returns the effects of an undo: created files are deleted, and all others are written. Of a repository that the call made, only `HEAD`
 /// counts, as when it was made: its settings protected nothing before. Of settings that run nothing, each one counts.
-fn inverse(
-    changes: &FileChanges,
-    settings: &[GitSettingsChange],
-    worktrees: &[NewWorktree],
-) -> Vec<Effect> {
+fn inverse(changes: &FileChanges, settings: &[GitSettingsChange], worktrees: &[NewWorktree]) -> Vec<Effect> {
     let is_new_repository =
         |change: &&FileChange| change.path.ends_with("/.git") && change.is_new_directory();
     let made: Vec<&str> =
@@ -106,7 +102,8 @@ fn inverse(
     };
     let is_link = |path: &String| worktrees.iter().any(|made| made.files.contains(path));
     let counted = changes.list.iter().filter(|change| !is_part(&change.path) && !is_link(&change.path));
-    let mut back: Vec<Effect> = worktrees.iter().map(|made| Effect::Write { path: made.stand_in() }).collect();
+    let mut back: Vec<Effect> =
+        worktrees.iter().map(|made| Effect::Write { path: made.stand_in() }).collect();
     back.extend(counted.flat_map(|change| {
         if let Some(changed) = settings.iter().find(|changed| changed.path == change.path) {
             return changed.setting_paths().into_iter().map(|path| Effect::Write { path }).collect();

@@ -62,11 +62,7 @@ impl TurnSummary {
     }
 
     /// Remembers the settings of repositories that the changes of a call replaced. `before` reads what the call found.
-    pub(super) fn add_settings(
-        &mut self,
-        changes: &FileChanges,
-        before: impl Fn(&str) -> Option<String>,
-    ) {
+    pub(super) fn add_settings(&mut self, changes: &FileChanges, before: impl Fn(&str) -> Option<String>) {
         for change in changes.list.iter().filter(|change| is_settings_file(&change.path)) {
             if !self.settings.contains_key(&change.path)
                 && let Some(text) = before(&change.path)
@@ -79,7 +75,8 @@ impl TurnSummary {
     /// Says where new remotes lead, as far as they still exist.
     fn new_remotes(&self) -> Vec<String> {
         let notes = |(path, before): (&String, &String)| {
-            let now = byleave_files::read_text(Path::new(path), LinkPolicy::Never, SETTINGS_BYTES_MAX).ok()?;
+            let now =
+                byleave_files::read_text(Path::new(path), LinkPolicy::Never, SETTINGS_BYTES_MAX).ok()?;
             Some(compare_settings(path, before, &now)?.notes)
         };
         self.settings.iter().filter_map(notes).flatten().collect()

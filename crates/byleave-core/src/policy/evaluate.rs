@@ -214,7 +214,7 @@ impl Policy {
                 judged.all_allowed &= self.verdict_of_basis(ground) == Verdict::Allow;
                 let rule = self.rule_for(ground);
                 let is_default = matches!(ground, DecisionBasis::Undoable(_));
-                judged.all_explicit &= ground == DecisionBasis::Tentative
+                judged.all_explicit &= matches!(ground, DecisionBasis::Tentative | DecisionBasis::SessionTmp)
                     || !is_default
                         && rule.is_some_and(|rule| {
                             rule.allows_explicitly() || matches!(ground, DecisionBasis::Delegated(_))
@@ -287,7 +287,7 @@ impl Policy {
         };
         let changes_nothing = match effect {
             Effect::Read { .. } => true,
-            _ if grounds == [DecisionBasis::Tentative] => true,
+            _ if grounds == [DecisionBasis::Tentative] || grounds == [DecisionBasis::SessionTmp] => true,
             // Programs and hosts can do anything, so a rule must have allowed these.
             Effect::Run { .. } | Effect::Reach { .. } | Effect::Send { .. } => allowed,
             // `/dev/null` stores nothing. It is what the built-in rules allow to be written.
@@ -338,6 +338,7 @@ impl Policy {
             return vec![match () {
                 () if readonly => DecisionBasis::Readonly,
                 () if outside => DecisionBasis::OutsideWorkspace,
+                () if self.is_in_session_tmp(level, effect) => DecisionBasis::SessionTmp,
                 () if self.is_tentative_inside(level, effect) => DecisionBasis::Tentative,
                 () => {
                     let basis = self.undoable_basis(level, effect).or(remembering);
@@ -360,6 +361,10 @@ impl Policy {
     }
 
     /// Checks whether the effect is only one that a word may have, and is a run or in the workspace.
+    fn is_in_session_tmp(&self, level: &SessionLevel<'_>, effect: &Effect) -> bool {
+        level.effective_mode.mode != Mode::ConfirmAll && level.request.plan.stays_in_session_tmp(effect)
+    }
+
     fn is_tentative_inside(&self, level: &SessionLevel<'_>, effect: &Effect) -> bool {
         let is_inside = match (effect, effect.path()) {
             (Effect::Run { .. }, _) => true,
@@ -421,6 +426,7 @@ impl Policy {
             DecisionBasis::Readonly
             | DecisionBasis::Delegated(_)
             | DecisionBasis::Undoable(_)
+            | DecisionBasis::SessionTmp
             | DecisionBasis::Tentative => Verdict::Allow,
             _ => Verdict::Ask,
         }
@@ -489,6 +495,8 @@ enum DecisionBasis {
     Default,
     /// The effect is outside the workspace, and no rule allows that place.
     OutsideWorkspace,
+    /// No rule covers the effect, which stays in the temporary directory of the session.
+    SessionTmp,
     /// No rule covers the effect, which is only one that a word may have.
     Tentative,
     /// The effect could not be predicted.
@@ -521,7 +529,8 @@ impl DecisionBasis {
     /// Returns the cause with which it asks. A rule has its own.
     const fn cause(self) -> Option<AskCause> {
         match self {
-            Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) | Self::Tentative => None,
+            Self::Rule(_) | Self::Unresolved | Self::Readonly | Self::Forbidden(_) => None,
+            Self::SessionTmp | Self::Tentative => None,
             Self::ReadOnlyMode | Self::Delegated(_) | Self::Undoable(_) => None,
             Self::Default => Some(AskCause::Default),
             Self::OutsideWorkspace => Some(AskCause::OutsideWorkspace),
@@ -544,6 +553,7 @@ impl DecisionBasis {
             Self::Unresolved => "the plan names a path that is not absolute and resolved",
             Self::Readonly => "the class of the tool is read-only",
             Self::Default => "no rule matches",
+            Self::SessionTmp => "only commands of this session see it",
             Self::Tentative => "nothing shows that the call does this, and no rule forbids it",
             Self::OutsideWorkspace => "the path is outside the workspace, and no rule allows it",
             Self::Empty => "the effects of the call are not known",

@@ -57,6 +57,7 @@ fn plan() -> Plan {
         read_only: true,
         irreversible: true,
         names_all_hosts: true,
+        has_session_tmp: true,
         dangers: vec![Danger { id: "d".into(), reason: "r".into(), denied: true }],
         data: vec![EarlierDataRef {
             tool: "t".into(),

@@ -231,7 +231,9 @@ impl<'a, H: HostInfo> MountProgramBuilder<'a, H> {
     ) -> Result<(), PlanError> {
         let first = layer_slot();
         // A directory that does not exist yet consists only of the layers on top.
-        let itself = self.host.kind(root).is_some().then_some(root);
+        // Nothing of the real temporary directory is seen.
+        let is_lowest = self.host.kind(root).is_some() && !overlays::is_session_tmp(root);
+        let itself = is_lowest.then_some(root);
         let lowers: Vec<&Path> = lowers.iter().map(PathBuf::as_path).chain(itself).collect();
         let layers = written.into_iter().map(PathBuf::as_path).chain(lowers.iter().copied());
         for (slot, layer) in (first..).zip(layers) {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use byleave_core::effect::SESSION_TMP;
+
 use super::{HostInfo, PathKind, PlanError, check_resolved};
 use crate::confinement::{CopiedPath, CopySource, FileConfinement, ReadScope};
 use crate::plan_format::LAYER_SLOTS;
@@ -12,7 +14,7 @@ pub(super) fn check_copies(files: &FileConfinement, host: &impl HostInfo) -> Res
         let root = &copied.root;
         let refuse = |why| Err(PlanError::InvalidCopy(root.clone(), why));
         check_resolved(root)?;
-        if !files.writable.iter().any(|writable| root.starts_with(writable)) {
+        if !is_session_tmp(root) && !files.writable.iter().any(|writable| root.starts_with(writable)) {
             return refuse("the command may not write there");
         }
         if files.copies.iter().take(at).any(|other| other.root == *root) {
@@ -57,6 +59,11 @@ pub(super) fn check_copies(files: &FileConfinement, host: &impl HostInfo) -> Res
         }
     }
     Ok(())
+}
+
+/// Returns whether a copy stands in the place of the private temporary directory, which every command may write.
+pub(super) fn is_session_tmp(root: &Path) -> bool {
+    root == Path::new(SESSION_TMP)
 }
 
 fn holds(copied: &CopiedPath, path: &Path) -> bool {

@@ -128,16 +128,37 @@ const ATTACKS: &[(&str, &str)] = &[
     ("GIT_CONFIG=.git/config git config alias.x '!touch m'", ""),
     ("GIT_DIR=.git git config alias.x '!touch m'", ""),
     ("GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0=y git config alias.x y", ""),
-    ("git config user.name a; python3 p.py", "open('.git/config', 'a').write('[alias]\\n\\tx = !touch m\\n')"),
-    ("git config user.name a; python3 p.py", "open('.git/config', 'a').write('[core]\\r\\n\\tpager = touch m\\r\\n')"),
-    ("git config user.name a; python3 p.py", "t = open('.git/config').read(); open('.git/config', 'w').write('\\ufeff' + t)"),
-    ("git config user.name a; python3 p.py", "open('.git/config', 'a').write('[user]\\n\\tname = a\\\\\\n b\\0\\n')"),
-    ("git config user.name a; python3 p.py", "open('.git/config', 'a').write('[user] name = \"a\\\\\\n\\n[core] pager = touch m')"),
-    ("git config user.name a; python3 p.py", "import os; os.rename('.git/config', 'c'); os.symlink('../c', '.git/config')"),
+    (
+        "git config user.name a; python3 p.py",
+        "open('.git/config', 'a').write('[alias]\\n\\tx = !touch m\\n')",
+    ),
+    (
+        "git config user.name a; python3 p.py",
+        "open('.git/config', 'a').write('[core]\\r\\n\\tpager = touch m\\r\\n')",
+    ),
+    (
+        "git config user.name a; python3 p.py",
+        "t = open('.git/config').read(); open('.git/config', 'w').write('\\ufeff' + t)",
+    ),
+    (
+        "git config user.name a; python3 p.py",
+        "open('.git/config', 'a').write('[user]\\n\\tname = a\\\\\\n b\\0\\n')",
+    ),
+    (
+        "git config user.name a; python3 p.py",
+        "open('.git/config', 'a').write('[user] name = \"a\\\\\\n\\n[core] pager = touch m')",
+    ),
+    (
+        "git config user.name a; python3 p.py",
+        "import os; os.rename('.git/config', 'c'); os.symlink('../c', '.git/config')",
+    ),
     ("git config user.name a; python3 p.py", "import os; os.remove('.git/config'); os.mkdir('.git/config')"),
     ("git config user.name a; python3 p.py", "import os; os.chmod('.git/config', 0o666)"),
     ("git config user.name a; python3 p.py", "import os; os.remove('.git/config')"),
-    ("git config user.name a; python3 p.py", "open('.git/config.worktree', 'w').write('[alias]\\n\\tx = !touch m\\n')"),
+    (
+        "git config user.name a; python3 p.py",
+        "open('.git/config.worktree', 'w').write('[alias]\\n\\tx = !touch m\\n')",
+    ),
     ("git config user.name a; python3 p.py", "open('.git/hooks/post-commit', 'w').write('touch m')"),
     // A command that does not say that it changes settings cannot.
     ("python3 p.py", "open('.git/config', 'a').write('[user]\\n\\tname = a\\n')"),
@@ -180,7 +201,8 @@ fn a_setting_that_runs_something_never_gets_in() {
 fn a_rule_can_deny_a_setting_by_its_name() {
     as_user("git_settings::a_rule_can_deny_a_setting_by_its_name", async {
         for path in ["**/.git/config/remote.*", "**/.git/config/"] {
-            let rules = format!("{GENEROUS}[[rule]]\nverdict = \"deny\"\nwrite = \"{path}\"\nreason = \"r\"\n");
+            let rules =
+                format!("{GENEROUS}[[rule]]\nverdict = \"deny\"\nwrite = \"{path}\"\nreason = \"r\"\n");
             let world = world_with(&rules);
             git(&world, &["init", "-q", "-b", "main", "."]);
             let before = world.read(".git/config");
@@ -215,14 +237,58 @@ fn listed_by_git(text: &str) -> Option<Vec<Setting>> {
 /// Parts of settings, plain and not, in the ways in which they can be written.
 fn settings_line() -> impl Strategy<Value = String> {
     let part = prop::sample::select(vec![
-        "[user]\n", "[USER]\r\n", "[core]\n", "[core] ", "[alias]\n", "[remote \"origin\"]\n", "[remote \"fo rk\"]\n",
-        "[branch \"main\"]\n", "[branch.Main]\n", "[include]\n", "[includeIf \"gitdir:/\"]\n", "[url \"https://e/\"]\n",
-        "[remote \"a\\\"b\\\\c\"]\n", "[remote\t\"o\"] \n", "[filter \"x\"]\n",
-        "\tname = Ada\n", "name=a b  c \n", "\tname = \" x \" y ; c\n", "name = a\\\n  b\n", "name = \"a\\\"b\"\n", "name\n", "name =\n",
-        "name = a # \"\n", "NAME = \\\\\n", "\tname = a\\\r\n", "\temail = a@b\n", "\turl = https://a.invalid/x\n",
-        "\turl = ext::sh\n", "\tfetch = +refs/heads/*:refs/remotes/origin/*\n", "\tmerge = refs/heads/main\n", "\tremote = origin\n",
-        "\tpager = touch m\n", "\thooksPath = h\n", "\tx = !touch m\n", "\tpath = y\n", "\tinsteadOf = z\n", "\tclean = q\n",
-        "# comment\n", "; [alias] x = y\n", "\n", " ", "\t", "\r\n", "\\\n", "\"", "]", "[", "=", "\\t", "\\q", "é", "filemode = true\n",
+        "[user]\n",
+        "[USER]\r\n",
+        "[core]\n",
+        "[core] ",
+        "[alias]\n",
+        "[remote \"origin\"]\n",
+        "[remote \"fo rk\"]\n",
+        "[branch \"main\"]\n",
+        "[branch.Main]\n",
+        "[include]\n",
+        "[includeIf \"gitdir:/\"]\n",
+        "[url \"https://e/\"]\n",
+        "[remote \"a\\\"b\\\\c\"]\n",
+        "[remote\t\"o\"] \n",
+        "[filter \"x\"]\n",
+        "\tname = Ada\n",
+        "name=a b  c \n",
+        "\tname = \" x \" y ; c\n",
+        "name = a\\\n  b\n",
+        "name = \"a\\\"b\"\n",
+        "name\n",
+        "name =\n",
+        "name = a # \"\n",
+        "NAME = \\\\\n",
+        "\tname = a\\\r\n",
+        "\temail = a@b\n",
+        "\turl = https://a.invalid/x\n",
+        "\turl = ext::sh\n",
+        "\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+        "\tmerge = refs/heads/main\n",
+        "\tremote = origin\n",
+        "\tpager = touch m\n",
+        "\thooksPath = h\n",
+        "\tx = !touch m\n",
+        "\tpath = y\n",
+        "\tinsteadOf = z\n",
+        "\tclean = q\n",
+        "# comment\n",
+        "; [alias] x = y\n",
+        "\n",
+        " ",
+        "\t",
+        "\r\n",
+        "\\\n",
+        "\"",
+        "]",
+        "[",
+        "=",
+        "\\t",
+        "\\q",
+        "é",
+        "filemode = true\n",
     ]);
     prop::collection::vec(part, 0..7).prop_map(|parts| parts.concat())
 }
@@ -316,11 +382,20 @@ fn a_working_tree_leads_only_to_its_own_repository() {
             let world = repository();
             world.write("p.py", &script);
             let played = world.bash("git worktree add -q --detach t; python3 p.py", &[]).await;
-            assert!(!played.result.is_success() || played.text().contains("Error"), "{script}: {}", told(&played));
+            assert!(
+                !played.result.is_success() || played.text().contains("Error"),
+                "{script}: {}",
+                told(&played)
+            );
             assert!(!world.at("t/.git").exists() && !world.at(".git/worktrees").exists(), "{script}");
             // The same to one that exists.
             git(&world, &["worktree", "add", "-q", "--detach", "t"]);
-            let files = ["t/.git", ".git/worktrees/t/commondir", ".git/worktrees/t/gitdir", ".git/worktrees/t/config.worktree"];
+            let files = [
+                "t/.git",
+                ".git/worktrees/t/commondir",
+                ".git/worktrees/t/gitdir",
+                ".git/worktrees/t/config.worktree",
+            ];
             let before = files.map(|file| world.read(file));
             let played = world.bash("git worktree list; python3 p.py", &[]).await;
             assert_eq!(files.map(|file| world.read(file)), before, "{script}: {}", told(&played));

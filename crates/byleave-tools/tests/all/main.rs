@@ -41,6 +41,7 @@ mod rehearsing;
 mod remembered_hosts;
 mod searching;
 mod second_names;
+mod session_tmp;
 mod todo;
 mod undo_room;
 mod web;
