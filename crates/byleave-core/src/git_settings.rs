@@ -121,6 +121,12 @@ pub fn is_settings_file(path: &str) -> bool {
     path.ends_with(FILE)
 }
 
+/// Returns the settings file of which a path names one setting.
+pub fn settings_file_of(path: &str) -> Option<&str> {
+    let (before, _) = path.split_once(&format!("{FILE}/"))?;
+    path.get(..before.len() + FILE.len())
+}
+
 /// Returns the path by which rules know a setting: beneath the path of the file, as if the file were a directory.
 pub fn setting_path(file: &str, key: &str) -> String {
     format!("{file}/{key}")

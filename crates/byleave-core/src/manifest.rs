@@ -1,12 +1,17 @@
 //! The description that a tool gives of itself. Defaults are conservative (T5), and a declaration is never trusted where it would loosen a
 //! rule.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::digest::{Digest, canonical_json};
+
+/// Marks an argument that no model is offered. Byleave sets it itself, for the call of an agent with a hook, and every process
+/// must have the same manifest.
+pub const NOT_OFFERED: &str = "x-byleave-not-offered";
 
 /// The permission class, which selects the checks of a tool's arguments (T6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -157,6 +162,20 @@ impl Manifest {
             timeout_ms: None,
             wants_data: Vec::new(),
         }
+    }
+
+    /// Returns the schema as models see it: without the properties that are marked with [`NOT_OFFERED`].
+    pub fn offered_schema(&self) -> Cow<'_, Value> {
+        let is_hidden = |property: &Value| property.get(NOT_OFFERED) == Some(&Value::Bool(true));
+        let properties = self.input_schema.get("properties").and_then(Value::as_object);
+        if !properties.is_some_and(|all| all.values().any(is_hidden)) {
+            return Cow::Borrowed(&self.input_schema);
+        }
+        let mut schema = self.input_schema.clone();
+        if let Some(all) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            all.retain(|_, property| !is_hidden(property));
+        }
+        Cow::Owned(schema)
     }
 
     /// Returns the digest that an approval binds.

@@ -63,7 +63,7 @@ impl FoundTool {
         Self {
             name: entry.name().into(),
             description: entry.describe(site).into_owned(),
-            input_schema: entry.manifest().input_schema.clone(),
+            input_schema: entry.manifest().offered_schema().into_owned(),
         }
     }
 }

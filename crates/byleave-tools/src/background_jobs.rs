@@ -160,8 +160,8 @@ impl Jobs {
         matches!(self.0, JobHolder::Process(_))
     }
 
-    /// Checks whether the tool has arguments for jobs.
-    pub(crate) const fn is_offered(&self) -> bool {
+    /// Checks whether the tool has arguments for jobs, also if no model is offered them.
+    pub(crate) const fn are_known(&self) -> bool {
         !matches!(self.0, JobHolder::Nobody)
     }
 

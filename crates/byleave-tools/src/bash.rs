@@ -9,7 +9,7 @@ use std::time::Duration;
 use byleave_gate::boxed::BoxFuture;
 use byleave_gate::core::effect::{Effect, Plan};
 use byleave_gate::core::host::LOCALHOST;
-use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
+use byleave_gate::core::manifest::{ArgumentRole, Manifest, NOT_OFFERED, PermissionClass};
 use byleave_gate::core::outcome::Output;
 use byleave_gate::plan::plan_by_class;
 use byleave_gate::tool::{Rehearsable, RunContext, Tool, ToolContext, ToolError};
@@ -174,7 +174,7 @@ impl Bash {
     }
 }
 
-/// Returns the manifest. It offers background jobs only if there can be some.
+/// Returns the manifest. Models are offered background jobs only if jobs outlive their calls.
 fn manifest(jobs: &Jobs) -> Manifest {
     let described =
         TypedTool::new("bash", "Runs a shell command in the workspace.", |_: BashArguments, _| async {});
@@ -189,12 +189,20 @@ fn manifest(jobs: &Jobs) -> Manifest {
         .reversible()
         .timeout(Duration::from_millis(TIMEOUT_MS_MAX));
     let mut manifest = described.manifest().clone();
-    if jobs.is_offered() {
+    if jobs.outlive_calls() {
         return manifest;
     }
     if let Some(offered) = manifest.input_schema.get_mut("properties").and_then(Value::as_object_mut) {
-        offered.remove("background");
-        offered.remove("ports");
+        for name in ["background", "ports"] {
+            match offered.get_mut(name).and_then(Value::as_object_mut) {
+                Some(property) if jobs.are_known() => {
+                    property.insert(NOT_OFFERED.into(), true.into());
+                }
+                _ => {
+                    offered.remove(name);
+                }
+            }
+        }
         if let Some(timeout) = offered.get_mut("timeout").and_then(Value::as_object_mut) {
             let plain = "Timeout in milliseconds; by default that of a call (usually 30000). Set it for builds and tests";
             timeout.insert("description".into(), plain.into());

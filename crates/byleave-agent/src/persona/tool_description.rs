@@ -34,7 +34,7 @@ impl From<&Manifest> for ToolDescription {
         Self {
             name: manifest.name.clone(),
             description: manifest.description.clone(),
-            schema: manifest.input_schema.clone(),
+            schema: manifest.offered_schema().into_owned(),
             approval: ApprovalLikelihood::about(manifest),
             needs_challenge: manifest.requires_reverse_thinking,
         }

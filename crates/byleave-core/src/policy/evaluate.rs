@@ -12,6 +12,7 @@ use crate::call::Mode;
 use crate::challenge::ChallengeBy;
 use crate::decision::{AskCause, DecisionReason, PolicyDecision, Verdict};
 use crate::effect::{Effect, Plan, is_at_or_beneath, is_resolved};
+use crate::git_settings::settings_file_of;
 use crate::manifest::{ApprovalRequirement, Manifest, PermissionClass};
 use crate::pattern::{Pattern, PatternMatcher, base_path, escape_glob, has_wildcard};
 use crate::session::{EffectiveMode, SessionNode};
@@ -229,6 +230,7 @@ impl Policy {
     /// Adds the denies and asks about what an effect may stand for: the contents of a deleted directory, and the files that a glob of
     /// the program may name. Removes the allows that do not cover those contents.
     fn add_possible_rules(&self, level: &SessionLevel<'_>, effect: &Effect, found: &mut Vec<RuleNumber>) {
+        self.add_settings_file_rules(level, effect, found);
         let plan = &level.request.plan;
         let contents: Vec<&Effect> = plan.contents_of(effect).collect();
         let is_glob = plan.is_partial(effect) && effect.path().is_some_and(has_wildcard);
@@ -263,6 +265,28 @@ impl Policy {
                     .is_some_and(|ready| restricts(ready) && ready.rule.may_be_named_by(effect))
             }));
         }
+        found.sort_unstable();
+        found.dedup();
+    }
+
+    /// Adds the denies and asks of people about the settings file of a repository, if the effect is one setting in it. The built-in rules
+    /// judge settings by name.
+    fn add_settings_file_rules(
+        &self,
+        level: &SessionLevel<'_>,
+        effect: &Effect,
+        found: &mut Vec<RuleNumber>,
+    ) {
+        let Effect::Write { path } = effect else { return };
+        let Some(file) = settings_file_of(path) else { return };
+        let restricts = |ready: &CompiledRule| {
+            let rule = &ready.rule;
+            let is_of_people = rule.layer != Layer::Builtin && !rule.patterns.is_empty();
+            is_of_people && rule.verdict != Verdict::Allow && level.rule_applies(ready)
+        };
+        let mut scratch = IndexScratch::default();
+        self.find_rules(restricts, &Effect::Write { path: file.to_owned() }, &mut scratch);
+        found.extend(&scratch.found);
         found.sort_unstable();
         found.dedup();
     }

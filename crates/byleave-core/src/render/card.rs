@@ -112,7 +112,7 @@ impl QuestionCard {
             class,
             tried: match told {
                 Some(ran) => Some(tried(ran, &changes) + after_yes(ran, &changes)),
-                None => is_untried.then(|| "Not tried on a copy.".to_owned()),
+                None => is_untried.then(|| "Not tried on a copy. Yes runs it.".to_owned()),
             },
             output: told.map(|ran| last_lines(&mut page, &ran.output.text)).unwrap_or_default(),
             warnings: warnings(&mut page, view),
@@ -313,9 +313,9 @@ pub(super) fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
 /// Says what a yes does with a run on a copy.
 const fn after_yes(ran: &Rehearsal, changes: &CardChanges) -> &'static str {
     match (ran.blocked_hosts.is_empty(), changes.is_empty()) {
-        (false, _) => " Yes runs it again with it.",
+        (false, _) => " Yes runs it again, with network.",
         (true, false) => " Yes applies that.",
-        (true, true) => "",
+        (true, true) => " Yes gives the agent its output.",
     }
 }
 
@@ -430,13 +430,13 @@ fn undo(view: &QuestionView, class: QuestionClass, changes: &CardChanges) -> &'s
             "It has run. What the model has seen cannot be taken back."
         }
         _ if view.plan.irreversible => CANNOT_UNDO,
-        _ if view.plan.read_only || only_reads => "Only reads.",
+        _ if view.plan.read_only || only_reads => "Only reads, so there is nothing to undo.",
         _ if wants_network => "Changes to files can be undone, network traffic cannot.",
         _ if ran(view).is_some() && changes.is_empty() => "There is nothing to undo.",
         QuestionClass::Undoable => "Can be undone: byleave undo.",
         QuestionClass::Ordinary if ran(view).is_some() => "Can be undone: byleave undo.",
         QuestionClass::Grave if ran(view).is_some() => {
-            "Files can be undone (byleave undo), not what they cause meanwhile."
+            "Files can be restored: byleave undo. What they trigger before cannot."
         }
         QuestionClass::Ordinary | QuestionClass::Grave if is_of_server => NO_UNDO_HERE,
         QuestionClass::Ordinary | QuestionClass::Grave => MAYBE_NO_UNDO,

@@ -7,6 +7,7 @@ mod delegation;
 mod every_record;
 mod format;
 mod git_lend;
+mod git_settings;
 mod local_ports;
 mod offers;
 mod policy;

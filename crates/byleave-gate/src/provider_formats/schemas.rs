@@ -129,7 +129,7 @@ pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) ->
             let mut declaration = Map::new();
             declaration.insert("name".into(), name.into());
             declaration.insert("description".into(), description.into());
-            let parameters = gemini::parameters(&entry.manifest().input_schema).map_err(too_large)?;
+            let parameters = gemini::parameters(&entry.manifest().offered_schema()).map_err(too_large)?;
             // An object without fields is rejected, but a function without parameters is accepted.
             if let Some(parameters) = parameters {
                 declaration.insert("parameters".into(), parameters);
@@ -143,11 +143,11 @@ pub fn schema(form: ProviderFormat, entry: &CatalogEntry, site: &ToolContext) ->
 /// Returns the schema as an object with properties, which these providers require.
 fn plain_object(form: ProviderFormat, entry: &CatalogEntry) -> Result<Value, FormatError> {
     const NOT_AT_TOP: [&str; 5] = ["oneOf", "anyOf", "allOf", "not", "enum"];
-    let schema = &entry.manifest().input_schema;
+    let schema = entry.manifest().offered_schema();
     if let Some(keyword) = NOT_AT_TOP.into_iter().find(|keyword| schema.get(keyword).is_some()) {
         return Err(FormatError::TopLevelAlternative { format: form, tool: entry.name().into(), keyword });
     }
-    let mut schema = typed_object(schema);
+    let mut schema = typed_object(&schema);
     if let Value::Object(fields) = &mut schema {
         fields.remove("$schema");
         fields.entry("properties").or_insert_with(|| json!({}));
@@ -176,7 +176,7 @@ fn mcp(entry: &CatalogEntry, description: &str) -> Value {
     json!({
         "name": entry.name(),
         "description": description,
-        "inputSchema": typed_object(&manifest.input_schema),
+        "inputSchema": typed_object(&manifest.offered_schema()),
         "annotations": annotations,
     })
 }
