@@ -313,7 +313,7 @@ pub(super) fn tried(ran: &Rehearsal, changes: &CardChanges) -> String {
 /// Says what a yes does with a run on a copy.
 const fn after_yes(ran: &Rehearsal, changes: &CardChanges) -> &'static str {
     match (ran.blocked_hosts.is_empty(), changes.is_empty()) {
-        (false, _) => " Yes runs it again, with network.",
+        (false, _) => " Yes runs it online.",
         (true, false) => " Yes applies that.",
         (true, true) => " Yes gives the agent its output.",
     }
