@@ -23,7 +23,7 @@ use crate::error::{Error, IoContext as _};
 use crate::file_digest::FileReader;
 use crate::git_status::{self, TrackedDirectories};
 use crate::json_files::{read_json, write_json};
-use crate::layers::{self, CopyMethod};
+use crate::layers::{self, CopyMethod, CopyRoot};
 use crate::paths;
 use crate::rename_detection;
 
@@ -58,12 +58,7 @@ impl WorkspaceCopy {
 
     /// Returns the text diff of one change, or `None` without text to compare.
     pub fn diff(&self, change: &FileChange) -> Result<Option<String>, Error> {
-        let listing = self.recorded_list()?;
-        let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
-        let item = at.ok().and_then(|at| listing.items.get(at));
-        let root = item.and_then(|item| Some((item.root, self.meta.roots.get(item.root)?)));
-        let Some((number, root)) = root else { return Ok(None) };
-        let changed = self.path.join(layers::changes_path(root.method, number));
+        let Some((root, changed)) = self.sides(change)? else { return Ok(None) };
         let inside = paths::inside(&root.path, &change.path);
         diff_change(change, (Path::new(&root.path), inside), (&changed, inside))
     }
@@ -71,17 +66,23 @@ impl WorkspaceCopy {
     /// Returns the content of a file before and after a change. Something that did not exist is empty. Returns nothing if one of both is not
     /// a file, or not text, or too large to compare.
     pub fn texts(&self, change: &FileChange) -> Result<Option<(String, String)>, Error> {
-        let listing = self.recorded_list()?;
-        let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
-        let item = at.ok().and_then(|at| listing.items.get(at));
-        let root = item.and_then(|item| Some((item.root, self.meta.roots.get(item.root)?)));
-        let Some((number, root)) = root else { return Ok(None) };
-        let changed = self.path.join(layers::changes_path(root.method, number));
+        let Some((root, changed)) = self.sides(change)? else { return Ok(None) };
         let inside = paths::inside(&root.path, &change.path);
         let before = read_side(change.before.as_ref(), (Path::new(&root.path), inside))?;
         let after = read_side(change.after.as_ref(), (&changed, inside))?;
         let text = |bytes: Option<Vec<u8>>| bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         Ok(text(before).zip(text(after)))
+    }
+
+    /// Returns the copied directory that a recorded change is in, and the directory with its changes.
+    fn sides(&self, change: &FileChange) -> Result<Option<(&CopyRoot, PathBuf)>, Error> {
+        let listing = self.recorded_list()?;
+        let at = listing.items.binary_search_by(|item| item.change.path.cmp(&change.path));
+        let item = at.ok().and_then(|at| listing.items.get(at));
+        Ok(item.and_then(|item| {
+            let root = self.meta.roots.get(item.root)?;
+            Some((root, self.path.join(layers::changes_path(root.method, item.root))))
+        }))
     }
 
     /// Fills in the text diffs and stores them with the copy.
