@@ -21,8 +21,6 @@ const FILES_SHOWN: usize = 8;
 const DIFF_LINES_MAX: usize = 10;
 /// The same if not every file has a line: an example.
 const DIFF_LINES_EXAMPLE: usize = 4;
-/// The size up to which a text is compared.
-const COMPARED_BYTES_MAX: u64 = 400 * 1024;
 /// The note on a deleted file of which git has no copy.
 const NOT_IN_GIT: &str = "not in git";
 /// The length of a line of a difference on a card.
@@ -275,9 +273,9 @@ fn note(page: &mut RenderingBuilder, change: &FileChange, cwd: &str, from: Optio
                 && from.is_none()
                 && change.kind() != FileChangeKind::MetadataChanged =>
         {
-            let why = if *size > COMPARED_BYTES_MAX { "not compared" } else { "not text" };
+            // Not text, or too long.
             let size = usize::try_from(*size).unwrap_or(usize::MAX);
-            notes.push(format!("{}, {why}", format_count(size, "byte", "bytes")));
+            notes.push(format!("{}, not compared as text", format_count(size, "byte", "bytes")));
         }
         _ => {}
     }
