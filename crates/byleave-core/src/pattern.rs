@@ -3,17 +3,20 @@
 //! A pattern is matched with one of two certainties. For an allow, an effect must *surely* fit. For a deny or an ask, it is enough that it
 //! *could* fit: under another spelling, another case, or as a part of what is deleted.
 
+mod glob_matcher;
 mod path;
 mod program;
 
-use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
 use crate::host::{HostPattern, ParsedHost, PortPattern};
 
+pub(crate) use glob_matcher::GlobMatcher;
 pub use path::escape_glob;
-pub(crate) use path::{FoldedGlob, base_path, fold, has_wildcard, may_name, parent_dirs, parse_glob};
+pub(crate) use path::{
+    FoldedGlob, base_path, compile_globs, fold, has_wildcard, may_name, parent_dirs, parse_glob,
+};
 pub(crate) use program::file_name;
 pub use program::is_link_name;
 
@@ -88,6 +91,15 @@ impl Pattern {
             Effect::Delete { path } => Some(Self::Delete(escape_glob(path))),
             _ => None,
         }
+    }
+
+    /// Checks whether everything that the pattern matches lies directly in one directory. If in doubt, `false`.
+    pub fn matches_only_entries(&self) -> bool {
+        let (Self::Read(glob) | Self::Write(glob) | Self::Delete(glob)) = self else { return false };
+        let steps = |path: &str| path.matches('/').count();
+        !glob.contains("**")
+            && !glob.contains('{')
+            && base_path(glob).is_some_and(|base| steps(glob) == steps(&base) + 1)
     }
 
     /// Checks whether the pattern is valid.
@@ -173,8 +185,8 @@ impl Pattern {
 pub struct PatternMatcher {
     pattern: Pattern,
     certainty: MatchCertainty,
-    exact: Vec<GlobMatcher>,
-    folded: Vec<GlobMatcher>,
+    exact: GlobMatcher,
+    folded: GlobMatcher,
     parent_dirs: Vec<String>,
     host: Option<(HostPattern, PortPattern)>,
     is_exception: bool,
@@ -196,21 +208,21 @@ impl PatternMatcher {
                 MatchCertainty::Possible,
             ) => {
                 let wide = FoldedGlob::new(glob)?;
-                exact = wide.exact.iter().map(globset::Glob::compile_matcher).collect();
-                folded = wide.folded.iter().map(globset::Glob::compile_matcher).collect();
+                (exact, folded) = (wide.exact, wide.folded);
                 above = parent_dirs(glob);
             }
             (Pattern::Invoke(glob), MatchCertainty::Possible) => {
-                folded.push(parse_glob(&fold(glob))?.compile_matcher());
-                exact.push(parse_glob(glob)?.compile_matcher());
+                folded.push(parse_glob(&fold(glob))?);
+                exact.push(parse_glob(glob)?);
             }
             (
                 Pattern::Read(glob) | Pattern::Write(glob) | Pattern::Delete(glob) | Pattern::Invoke(glob),
                 MatchCertainty::Certain,
-            ) => exact.push(parse_glob(glob)?.compile_matcher()),
+            ) => exact.push(parse_glob(glob)?),
             (Pattern::Reach(text) | Pattern::Send(text), _) => host = Some(parse_host_pattern(text)?),
             (Pattern::Run(_) | Pattern::RunExact(_) | Pattern::Plan(_), _) => {}
         }
+        let (exact, folded) = (compile_globs(&exact)?, compile_globs(&folded)?);
         let is_exception = false;
         Ok(Self { pattern, certainty: sense, exact, folded, parent_dirs: above, host, is_exception })
     }
@@ -261,11 +273,7 @@ impl PatternMatcher {
     }
 
     fn matches_glob(&self, text: &str) -> bool {
-        self.exact.iter().any(|glob| glob.is_match(text))
-            || !self.folded.is_empty() && {
-                let small = fold(text);
-                self.folded.iter().any(|glob| glob.is_match(small.as_ref()))
-            }
+        self.exact.is_match(text) || !self.folded.is_empty() && self.folded.is_match(fold(text).as_ref())
     }
 
     /// Checks whether the effect deletes a directory that contains something that the pattern matches.
@@ -327,6 +335,27 @@ pub(crate) fn parse_host_pattern(text: &str) -> Result<(HostPattern, PortPattern
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_glob_shows_whether_it_matches_only_entries_of_one_directory() {
+        let only_entries = |glob: &str| Pattern::Read(glob.into()).matches_only_entries();
+        for glob in ["/etc/shadow*", "/etc/*", "/a/b/[x]y*", "/etc/s?"] {
+            assert!(only_entries(glob), "{glob}");
+        }
+        for glob in [
+            "/etc/shadow",
+            "/etc/*/x",
+            "/etc/**",
+            "**/x",
+            "/etc/{a,b/c}*",
+            "/etc/a**",
+            "*",
+            "/etc/[/]x*",
+            "x/y*",
+        ] {
+            assert!(!only_entries(glob), "{glob}");
+        }
+    }
 
     #[test]
     fn effects_fit_by_kind_and_target() {

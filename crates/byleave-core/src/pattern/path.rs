@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use globset::{Glob, GlobBuilder};
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::PatternError;
+use super::{GlobMatcher, PatternError};
 
 /// The maximum number of opening braces in a glob. Each nested brace uses stack when it is compiled, and a repository may contain rules.
 const BRACES_MAX: usize = 100;
@@ -23,6 +23,14 @@ pub(crate) fn parse_glob(glob: &str) -> Result<Glob, PatternError> {
         .literal_separator(true)
         .build()
         .map_err(|error| PatternError::Glob { glob: glob.into(), reason: error.kind().to_string() })
+}
+
+/// Compiles globs for matching.
+pub(crate) fn compile_globs(globs: &[Glob]) -> Result<GlobMatcher, PatternError> {
+    GlobMatcher::new(globs).map_err(|error| PatternError::Glob {
+        glob: globs.first().map_or("", Glob::glob).into(),
+        reason: error.to_string(),
+    })
 }
 
 /// Returns a glob that matches only this text.

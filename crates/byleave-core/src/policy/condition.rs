@@ -3,13 +3,12 @@
 //! A tool's own labels never loosen. If a rule allows, a condition must be proven, and a label of the tool proves nothing. If a rule denies
 //! or asks, it is enough that the condition may hold.
 
-use globset::GlobMatcher;
 use serde::Serialize;
 
 use super::request::PolicyRequest;
 use crate::call::Mode;
 use crate::manifest::PermissionClass;
-use crate::pattern::{MatchCertainty, PatternError, fold, parse_glob};
+use crate::pattern::{GlobMatcher, MatchCertainty, PatternError, compile_globs, fold, parse_glob};
 
 /// The calls that a rule applies to. An absent field applies to all calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -107,8 +106,8 @@ impl CompiledCondition {
 impl NameGlob {
     pub(super) fn new(glob: &str) -> Result<Self, PatternError> {
         Ok(Self {
-            exact: parse_glob(glob)?.compile_matcher(),
-            folded: parse_glob(&fold(glob))?.compile_matcher(),
+            exact: compile_globs(&[parse_glob(glob)?])?,
+            folded: compile_globs(&[parse_glob(&fold(glob))?])?,
         })
     }
 

@@ -5,13 +5,14 @@
 
 use std::collections::HashMap;
 
-use globset::{Glob, GlobSet};
+use globset::Glob;
+use regex_automata::meta::BuildError;
 
 use crate::effect::Effect;
 use crate::host::{AddressNumber, HostPattern, LOCALHOST, ParsedHost, PortPattern, mask_prefix};
 use crate::pattern::{
-    FoldedGlob, MatchCertainty, Pattern, PatternError, exact_run_matches, file_name, fold, is_any_program,
-    parent_dirs, parse_glob, parse_host_pattern, run_matches,
+    FoldedGlob, GlobMatcher, MatchCertainty, Pattern, PatternError, exact_run_matches, file_name, fold,
+    is_any_program, parent_dirs, parse_glob, parse_host_pattern, run_matches,
 };
 
 /// The number of a rule: its position in the policy.
@@ -35,9 +36,9 @@ pub(super) struct PatternIndex {
 
 #[derive(Debug)]
 struct GlobIndex {
-    exact: GlobSet,
+    exact: GlobMatcher,
     exact_rules: Vec<RuleNumber>,
-    folded: GlobSet,
+    folded: GlobMatcher,
     folded_rules: Vec<RuleNumber>,
 }
 
@@ -87,7 +88,6 @@ impl PortRule {
 /// Buffers that are reused from effect to effect.
 #[derive(Debug, Default)]
 pub(super) struct IndexScratch {
-    globs: Vec<usize>,
     /// The rules that were found, in order, without duplicates.
     pub(super) found: Vec<RuleNumber>,
 }
@@ -117,16 +117,16 @@ struct GlobIndexBuilder {
 impl PatternIndex {
     /// Finds the rules that have a pattern that fits the effect.
     pub(super) fn find(&self, effect: &Effect, scratch: &mut IndexScratch) {
-        let IndexScratch { globs, found } = scratch;
+        let found = &mut scratch.found;
         found.clear();
         match effect {
-            Effect::Read { path } => self.read.find(path, globs, found),
-            Effect::Write { path } => self.write.find(path, globs, found),
+            Effect::Read { path } => self.read.find(path, found),
+            Effect::Write { path } => self.write.find(path, found),
             Effect::Delete { path } => {
-                self.delete.find(path, globs, found);
+                self.delete.find(path, found);
                 found.extend(self.parent_dirs.get(fold(path).as_ref()).into_iter().flatten());
             }
-            Effect::Invoke { tool } => self.invoke.find(tool, globs, found),
+            Effect::Invoke { tool } => self.invoke.find(tool, found),
             Effect::Run { program, argv } => self.find_run(program, argv, found),
             Effect::Reach { host, port } => self.reach.find(host, *port, found),
             Effect::Send { host, port } => self.send.find(host, *port, found),
@@ -208,15 +208,12 @@ impl HostIndex {
 }
 
 impl GlobIndex {
-    fn find(&self, text: &str, globs: &mut Vec<usize>, found: &mut Vec<RuleNumber>) {
-        if !self.exact.is_empty() {
-            self.exact.matches_into(text, globs);
-            found.extend(globs.iter().filter_map(|glob| self.exact_rules.get(*glob)));
+    fn find(&self, text: &str, found: &mut Vec<RuleNumber>) {
+        self.exact.for_each_match(text, |glob| found.extend(self.exact_rules.get(glob)));
+        if self.folded.is_empty() {
+            return;
         }
-        if !self.folded.is_empty() {
-            self.folded.matches_into(fold(text).as_ref(), globs);
-            found.extend(globs.iter().filter_map(|glob| self.folded_rules.get(*glob)));
-        }
+        self.folded.for_each_match(fold(text).as_ref(), |glob| found.extend(self.folded_rules.get(glob)));
     }
 }
 
@@ -273,7 +270,7 @@ impl PatternIndexBuilder {
     }
 
     /// Builds the index. An error applies to all globs of one kind together.
-    pub(super) fn build(self) -> Result<PatternIndex, globset::Error> {
+    pub(super) fn build(self) -> Result<PatternIndex, Box<BuildError>> {
         Ok(PatternIndex {
             read: self.read.build()?,
             write: self.write.build()?,
@@ -319,11 +316,11 @@ impl GlobIndexBuilder {
         self.folded.extend(globs);
     }
 
-    fn build(self) -> Result<GlobIndex, globset::Error> {
+    fn build(self) -> Result<GlobIndex, Box<BuildError>> {
         Ok(GlobIndex {
-            exact: GlobSet::new(self.exact)?,
+            exact: GlobMatcher::new(&self.exact)?,
             exact_rules: self.exact_rules,
-            folded: GlobSet::new(self.folded)?,
+            folded: GlobMatcher::new(&self.folded)?,
             folded_rules: self.folded_rules,
         })
     }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -123,6 +124,13 @@ impl RulePathPolicy {
                 hidden.insert(place);
             } else if place.is_dir() {
                 let one = SingleRulePolicy { marks: self, guard: &guard };
+                // Most rules here are about files of a large directory, like `/etc/shadow*`. Its directories need not be listed.
+                if guard.pattern().matches_only_entries()
+                    && let Some(entries) = hidden_entries(&place, &one)
+                {
+                    hidden.extend(entries);
+                    continue;
+                }
                 // A directory that this user cannot read is also unreadable for a command of this user.
                 match find_protected_paths(&place, &one) {
                     Ok(marked) => hidden.extend(marked.hidden),
@@ -233,6 +241,23 @@ pub(super) fn sample_new_path(directory: &Path) -> String {
 
 fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| !found.is_symlink())
+}
+
+/// Returns the direct entries of a directory that a rule hides, unless one may have other names elsewhere in the directory, or the
+/// directory cannot be listed.
+fn hidden_entries(place: &Path, one: &SingleRulePolicy<'_>) -> Option<Vec<PathBuf>> {
+    let mut hidden = Vec::new();
+    for entry in fs::read_dir(place).ok()? {
+        let path = entry.ok()?.path();
+        if path.to_str().is_none_or(|text| one.is_hidden(text)) {
+            let found = fs::symlink_metadata(&path).ok()?;
+            if found.is_symlink() || found.is_file() && found.nlink() > 1 {
+                return None;
+            }
+            hidden.push(path);
+        }
+    }
+    Some(hidden)
 }
 
 /// Returns the direct entries of a directory that a rule hides.

@@ -246,6 +246,36 @@ fn what_rules_deny_is_impossible_by_mount_or_not_writable_at_all() {
 
 // req: E7
 #[test]
+fn files_that_a_wildcard_denies_outside_are_hidden_with_their_other_names() {
+    let world = GrantFixture::new();
+    let outside = world.at("outside");
+    fs::create_dir_all(outside.join("deep/er")).unwrap();
+    fs::write(outside.join("secret.txt"), "").unwrap();
+    let rules = format!(
+        r#"
+        [[rule]]
+        id = "outside"
+        verdict = "allow"
+        read = "{0}/"
+        [[rule]]
+        id = "secrets"
+        verdict = "deny"
+        read = "{0}/secret*"
+        reason = "x"
+    "#,
+        outside.display()
+    );
+    let hidden = || {
+        let hidden = world.told(&world.confined(vec![run()], &rules).unwrap().files.hidden);
+        hidden.into_iter().filter(|path| path.starts_with("outside")).collect::<Vec<_>>()
+    };
+    assert_eq!(hidden(), ["outside/secret.txt"]);
+    fs::hard_link(outside.join("secret.txt"), outside.join("deep/er/other.txt")).unwrap();
+    assert_eq!(hidden(), ["outside/deep/er/other.txt", "outside/secret.txt"]);
+}
+
+// req: E7
+#[test]
 fn a_link_is_not_covered_but_what_it_leads_to_is_and_what_is_planted_is_found() {
     if !unprivileged("granted::a_link_is_not_covered_but_what_it_leads_to_is_and_what_is_planted_is_found") {
         return;
