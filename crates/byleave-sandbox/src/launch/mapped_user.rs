@@ -171,7 +171,7 @@ fn id_map(owner: UserIdentity, user: UserIdentity) -> Result<Arc<OwnedFd>, (&'st
     }
     let told = |what| move |error: io::Error| (what, error);
     let child = PausedChild::in_user_namespace()
-        .map_err(|Errno(errno)| ("creating a user namespace", io::Error::from_raw_os_error(errno)))?;
+        .map_err(|Errno(errno)| ("creating a user namespace", namespace_error(errno)))?;
     let proc = PathBuf::from(format!("/proc/{}", child.pid()));
     for (name, from, to) in [("uid_map", owner.uid, user.uid), ("gid_map", owner.gid, user.gid)] {
         let map = byleave_files::own::read_text(Path::new("/proc/self").join(name)).unwrap_or_default();
@@ -181,6 +181,16 @@ fn id_map(owner: UserIdentity, user: UserIdentity) -> Result<Arc<OwnedFd>, (&'st
     let made = Arc::new(OwnedFd::from(opened));
     known.insert((owner.uid, owner.gid), Arc::clone(&made));
     Ok(made)
+}
+
+/// The kernel reports the limit on user namespaces as a full disk.
+fn namespace_error(errno: i32) -> io::Error {
+    match io::Error::from_raw_os_error(errno) {
+        error if error.kind() == io::ErrorKind::StorageFull => {
+            io::Error::other("the limit `user.max_user_namespaces` is reached")
+        }
+        error => error,
+    }
 }
 
 /// Returns a map of one id to another. All ids that the namespace has, but for these two, stay as they are.

@@ -25,6 +25,7 @@ mod started;
 mod stdio;
 mod streams;
 mod temp_dir;
+mod tree_monitor;
 mod unmount_thread;
 
 use std::os::fd::AsFd as _;

@@ -1,4 +1,4 @@
-//! Watches, from outside, resources that no single process accounts for: processor time and disk growth.
+//! Watches, from outside, resources that no single process accounts for: processor time, memory, processes and disk growth.
 //!
 //! It checks at intervals, so a command can exceed a limit by what it uses in one interval. The limit on growth is not a quota: a
 //! command can fill a disk within a tenth of a second. The results are certain: a command that is reported for a limit has
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use byleave_files::own;
 
 use super::process::process_id;
+use super::tree_monitor::TreeMonitor;
 use crate::cgroup::CommandCgroup;
 use crate::confinement::{CopySource, FileConfinement};
 use crate::limits::{LimitKind, ResourceLimits};
@@ -36,6 +37,7 @@ pub(super) struct ResourceMonitor {
     growth: GrowthMonitor,
     copies: GrowthMonitor,
     reserve: u64,
+    tree: TreeMonitor,
     next: Instant,
 }
 
@@ -57,6 +59,7 @@ impl ResourceMonitor {
                 ..GrowthMonitor::new(limits.copy_bytes, written.collect())
             },
             reserve: limits.reserve_bytes,
+            tree: TreeMonitor::new(limits),
             next: began + INTERVAL,
         };
         watch.cpu_next = watch.cpu_earliest(began);
@@ -82,6 +85,11 @@ impl ResourceMonitor {
                 return Some(LimitKind::Cpu);
             }
             self.cpu_next = self.cpu_earliest(now);
+        }
+        if group.is_none()
+            && let Some(limit) = self.tree.check(process)
+        {
+            return Some(limit);
         }
         if self.growth.passed(|| ProcessTree::beneath(process).ok()) {
             return Some(LimitKind::Growth);
@@ -140,14 +148,18 @@ fn cpu(process: BorrowedFd<'_>, group: Option<&CommandCgroup>, max: Duration) ->
 
 /// The processes of a command.
 #[derive(Debug, Default)]
-struct ProcessTree {
+pub(super) struct ProcessTree {
     cpu: Duration,
     /// All processes except for the first one, which is ours.
-    pids: Vec<u32>,
+    pub(super) pids: Vec<u32>,
+    /// The threads of these.
+    pub(super) threads: u64,
+    /// All other processes of the machine, with their threads.
+    pub(super) others: Vec<(u32, u64)>,
 }
 
 impl ProcessTree {
-    fn beneath(process: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(super) fn beneath(process: BorrowedFd<'_>) -> io::Result<Self> {
         let first = process_id(process)?;
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut used = BTreeMap::new();
@@ -156,32 +168,46 @@ impl ProcessTree {
                 continue;
             };
             let stat = own::read_text(entry.path().join("stat")).ok();
-            let Some((parent, ticks)) = stat.as_deref().and_then(parent_and_ticks) else { continue };
-            children.entry(parent).or_default().push(pid);
-            used.insert(pid, ticks);
+            let Some(stat) = stat.as_deref().and_then(ProcessStat::parse) else { continue };
+            children.entry(stat.parent).or_default().push(pid);
+            used.insert(pid, stat);
         }
         let mut tree = Self::default();
         let mut left = vec![first];
         while let Some(pid) = left.pop() {
-            let ticks = used.get(&pid).copied().unwrap_or_default();
-            tree.cpu += Duration::from_millis(ticks.saturating_mul(1000 / TICKS_PER_SECOND));
+            let stat = used.get(&pid).copied().unwrap_or_default();
+            tree.cpu += Duration::from_millis(stat.ticks.saturating_mul(1000 / TICKS_PER_SECOND));
             if pid != first {
                 tree.pids.push(pid);
+                tree.threads += stat.threads;
             }
             left.extend(children.remove(&pid).into_iter().flatten());
         }
+        let inside: BTreeSet<u32> = tree.pids.iter().copied().collect();
+        let others = used.iter().filter(|(pid, _)| !inside.contains(pid));
+        tree.others = others.map(|(pid, stat)| (*pid, stat.threads)).collect();
         Ok(tree)
     }
 }
 
-/// Parses `/proc/PID/stat`: the parent, and the processor time including reaped children.
-fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
-    // The name may contain anything, including a closing bracket.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    let ticks = [11, 12, 13, 14].into_iter().map(number).sum::<Option<u64>>()?;
-    Some((u32::try_from(number(1)?).ok()?, ticks))
+/// The fields of `/proc/PID/stat` that are used here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ProcessStat {
+    parent: u32,
+    /// Processor time, including reaped children.
+    ticks: u64,
+    threads: u64,
+}
+
+impl ProcessStat {
+    fn parse(stat: &str) -> Option<Self> {
+        // The name may contain anything, including a closing bracket.
+        let (_, rest) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let ticks = [11, 12, 13, 14].into_iter().map(number).sum::<Option<u64>>()?;
+        Some(Self { parent: u32::try_from(number(1)?).ok()?, ticks, threads: number(17)? })
+    }
 }
 
 /// The growth of file systems since before a command began. Others use them too. So when one has grown too much, the sizes of
@@ -314,8 +340,8 @@ mod tests {
     #[test]
     fn the_line_of_a_process_is_read_past_its_name() {
         let line = "12 (a) b) S 7 12 12 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 1 2";
-        assert_eq!(parent_and_ticks(line), Some((7, 100)));
-        assert_eq!(parent_and_ticks("12 (a"), None);
+        assert_eq!(ProcessStat::parse(line), Some(ProcessStat { parent: 7, ticks: 100, threads: 1 }));
+        assert_eq!(ProcessStat::parse("12 (a"), None);
     }
 
     // req: E2

@@ -1,0 +1,188 @@
+//! Watches from outside, where no cgroup limits them, the memory and the number of the processes of a command together.
+//!
+//! The limits of the kernel hold for each process (`RLIMIT_DATA`), and not for memory that processes share or that only a descriptor keeps. It
+//! checks at intervals, so a command can exceed a limit by what it takes in one interval. To read every process takes milliseconds, so the
+//! counters of the machine say first whether that can be worth it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use byleave_files::own;
+
+use super::resource_monitor::ProcessTree;
+use crate::limits::{LimitKind, ResourceLimits};
+
+/// The processes are read at least at one check of this many.
+const SELDOM: u32 = 10;
+/// A command is ended when it was found at the limit of processes by this many checks in a row. Otherwise a bomb of processes would live until
+/// its time is over, because every end of one makes room for another.
+const FULL_CHECKS: u32 = 5;
+
+/// What the processes of a command use together.
+#[derive(Debug)]
+pub(super) struct TreeMonitor {
+    memory_max: u64,
+    threads_max: u64,
+    /// The lowest counters of the machine so far. What others free is not credited to the command.
+    base: MachineUse,
+    checks: u32,
+    full: u32,
+}
+
+impl TreeMonitor {
+    /// Creates the monitor before a command begins.
+    pub(super) fn new(limits: &ResourceLimits) -> Self {
+        let (memory_max, threads_max) = (limits.memory_bytes, u64::from(limits.pids));
+        Self { memory_max, threads_max, base: MachineUse::read().unwrap_or_default(), checks: 0, full: 0 }
+    }
+
+    /// Returns the limit that the command has exceeded, if any.
+    pub(super) fn check(&mut self, process: BorrowedFd<'_>) -> Option<LimitKind> {
+        self.checks = self.checks.wrapping_add(1);
+        if !self.is_worth_reading() {
+            return None;
+        }
+        let tree = ProcessTree::beneath(process).ok()?;
+        self.full = if self.is_full(&tree) { self.full + 1 } else { 0 };
+        if self.full >= FULL_CHECKS {
+            return Some(LimitKind::Pids);
+        }
+        let pids = || tree.pids.iter().copied();
+        (rough_memory(pids()) > self.memory_max && exact_memory(pids()) > self.memory_max)
+            .then_some(LimitKind::Memory)
+    }
+
+    /// Tests whether the command cannot start a process more, and has most of those that count.
+    fn is_full(&self, tree: &ProcessTree) -> bool {
+        tree.threads > self.threads_max / 2
+            && tree.threads.saturating_add(counted_with(tree)) >= self.threads_max
+    }
+
+    fn is_worth_reading(&mut self) -> bool {
+        let Some(now) = MachineUse::read() else { return true };
+        self.base = MachineUse {
+            memory: self.base.memory.min(now.memory),
+            threads: self.base.threads.min(now.threads),
+        };
+        self.checks.is_multiple_of(SELDOM)
+            || self.full > 0
+            || now.memory - self.base.memory > self.memory_max / 2
+            || now.threads - self.base.threads > self.threads_max / 2
+    }
+}
+
+/// Returns the other threads that the kernel counts for the same limit: those of the same user in the same user namespace. They are the first
+/// process inside, and those of other commands of a session.
+fn counted_with(tree: &ProcessTree) -> u64 {
+    let account = |pid: u32| {
+        let user = fs::metadata(of_process(pid, "")).ok()?.uid();
+        Some((user, fs::read_link(of_process(pid, "ns/user")).ok()?))
+    };
+    let Some(own) = tree.pids.iter().find_map(|pid| account(*pid)) else { return 0 };
+    let counted = tree.others.iter().filter(|(pid, _)| account(*pid).as_ref() == Some(&own));
+    counted.map(|(_, threads)| threads).sum()
+}
+
+/// The counters of the whole machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct MachineUse {
+    /// Bytes that belong to no file of a disk.
+    memory: u64,
+    threads: u64,
+}
+
+impl MachineUse {
+    fn read() -> Option<Self> {
+        let memory = own::read_text("/proc/meminfo").ok()?;
+        let load = own::read_text("/proc/loadavg").ok()?;
+        let threads = load.split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;
+        Some(Self { memory: sum_of_lines(&memory, &["AnonPages:", "Shmem:"]), threads })
+    }
+}
+
+/// Returns at least the memory of these processes. Pages that several of them share are counted for each.
+fn rough_memory(pids: impl Iterator<Item = u32> + Clone) -> u64 {
+    let mapped: u64 = pids.clone().map(rough_memory_of).sum();
+    mapped.saturating_add(kept_by_descriptors(pids))
+}
+
+fn rough_memory_of(pid: u32) -> u64 {
+    let status = own::read_text(of_process(pid, "status")).unwrap_or_default();
+    sum_of_lines(&status, &["RssAnon:", "RssShmem:", "VmSwap:"])
+}
+
+/// Returns at most the memory of these processes together: each page counts once. Memory with a descriptor may be mapped as well, so the larger
+/// of both counts.
+fn exact_memory(pids: impl Iterator<Item = u32> + Clone) -> u64 {
+    let (mut own_pages, mut shared_pages) = (0u64, 0u64);
+    for pid in pids.clone() {
+        match own::read_text(of_process(pid, "smaps_rollup")) {
+            Ok(rollup) => {
+                own_pages += sum_of_lines(&rollup, &["Pss_Anon:", "SwapPss:"]);
+                shared_pages += sum_of_lines(&rollup, &["Pss_Shmem:"]);
+            }
+            // It has ended, or it has made itself unreadable.
+            Err(_) => own_pages += rough_memory_of(pid),
+        }
+    }
+    own_pages.saturating_add(shared_pages.max(kept_by_descriptors(pids)))
+}
+
+/// Returns the bytes of files in memory that these processes hold open (`memfd_create`), each once.
+fn kept_by_descriptors(pids: impl Iterator<Item = u32>) -> u64 {
+    let mut files: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for pid in pids {
+        for entry in fs::read_dir(of_process(pid, "fd")).into_iter().flatten().flatten() {
+            let is_memory = fs::read_link(entry.path())
+                .is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
+            if is_memory && let Ok(found) = fs::metadata(entry.path()) {
+                files.insert((found.dev(), found.ino()), found.blocks().saturating_mul(512));
+            }
+        }
+    }
+    files.values().sum()
+}
+
+fn of_process(pid: u32, file: &str) -> PathBuf {
+    Path::new("/proc").join(pid.to_string()).join(file)
+}
+
+/// Returns the sum of the lines with these names, in bytes. The kernel writes kibibytes.
+fn sum_of_lines(text: &str, names: &[&str]) -> u64 {
+    let value = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let is_wanted = words.next().is_some_and(|name| names.contains(&name));
+        is_wanted.then(|| words.next()?.parse::<u64>().ok()).flatten()
+    };
+    text.lines().filter_map(value).fold(0, |sum, kib| sum.saturating_add(kib.saturating_mul(1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_added_in_bytes() {
+        let text = "Name:\tPss_Anon:\nPss_Anon:       12 kB\nPss_Shmem:      3 kB\nPss: 99 kB\n";
+        assert_eq!(sum_of_lines(text, &["Pss_Anon:", "Pss_Shmem:"]), 15 << 10);
+        assert_eq!(sum_of_lines("Pss_Anon: many kB", &["Pss_Anon:"]), 0);
+        let now = MachineUse::read().unwrap();
+        assert!(now.memory > 0 && now.threads > 0, "{now:?}");
+    }
+
+    #[test]
+    fn memory_with_a_descriptor_only_is_counted_once() {
+        let file = rustix::fs::memfd_create("places", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let again = rustix::io::dup(&file).unwrap();
+        rustix::io::write(&file, &[1; 1 << 20]).unwrap();
+        let own = std::process::id();
+        let counted = kept_by_descriptors([own, own].into_iter());
+        // Other tests of this process may hold such files.
+        assert!(counted >= 1 << 20, "{counted}");
+        assert!(exact_memory([own].into_iter()) > 0 && rough_memory([own].into_iter()) > 0);
+        drop(again);
+    }
+}
