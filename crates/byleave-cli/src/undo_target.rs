@@ -29,6 +29,9 @@ const CALLS_MAX: usize = 10_000;
 /// The number of calls that are read at once during a search.
 const AT_ONCE: usize = 100;
 
+/// The number of calls before the first match that are searched, too. One of them may have waited for an answer and changed files later.
+const WAITED_MAX: usize = 1_000;
+
 /// The number of changed files that are named.
 const FILES_SHOWN: usize = 3;
 
@@ -120,7 +123,8 @@ async fn taken_back(
     Ok(format!("undo of {} ({what}): {}", item.call_summary.tool, call_display::format_status(&came)))
 }
 
-/// Finds the newest call whose changes can be undone. It reads no more than necessary, because a question waits for it.
+/// Finds the call that was the last to change something that can be undone. It reads no more than necessary, because a question waits for
+/// it.
 pub(crate) async fn newest_undoable(
     filter: CallFilter,
     reach: UndoScope,
@@ -129,24 +133,32 @@ pub(crate) async fn newest_undoable(
 ) -> Result<Option<CallItem>> {
     let store = workplace(options, &options.cwd).open_store()?;
     let (mut page, mut looked) = (PageRequest::with_limit(AT_ONCE), 0);
-    while looked < CALLS_MAX {
+    let (mut newest, mut last): (Option<CallItem>, usize) = (None, CALLS_MAX);
+    while looked < last {
         let calls = house.audit_log.calls(filter.clone(), page).await?;
         page.after = calls.last().map(|item| item.cursor);
         looked += calls.len();
         let is_last = calls.len() < AT_ONCE;
-        for item in calls.into_iter().filter(|item| stands(&store, item)) {
-            if reach == UndoScope::Anywhere || is_here(&item, house, options).await? {
-                return Ok(Some(item));
+        for item in calls {
+            let is_newer = newest.as_ref().is_none_or(|newest| item.changed_at > newest.changed_at);
+            if is_newer
+                && stands(&store, &item)
+                && (reach == UndoScope::Anywhere || is_here(&item, house, options).await?)
+            {
+                if newest.is_none() {
+                    last = looked.saturating_add(WAITED_MAX);
+                }
+                newest = Some(item);
             }
         }
         if is_last {
             break;
         }
     }
-    Ok(None)
+    Ok(newest)
 }
 
-/// Returns the calls whose changes can be undone, newest first.
+/// Returns the calls whose changes can be undone. The call that changed something last is the first.
 pub(crate) async fn undoable_calls(
     filter: CallFilter,
     reach: UndoScope,
@@ -156,6 +168,7 @@ pub(crate) async fn undoable_calls(
     let store = workplace(options, &options.cwd).open_store()?;
     let mut all = house.audit_log.calls(filter, PageRequest::with_limit(CALLS_MAX)).await?;
     all.retain(|item| stands(&store, item));
+    all.sort_by_key(|item| std::cmp::Reverse(item.changed_at));
     if reach == UndoScope::Anywhere {
         return Ok(all);
     }

@@ -195,6 +195,8 @@ fn invert_changes(changes: &FileChanges, conflicts: Vec<Conflict>) -> FileChange
             change.before = is;
         }
     }
+    // What somebody else has undone is no change.
+    inverse.list.retain(|change| change.before.is_some() || change.after.is_some());
     for rename in &mut inverse.renames {
         std::mem::swap(&mut rename.from, &mut rename.to);
     }

@@ -209,6 +209,12 @@ impl Rehearsal {
             && matches!(self.status, ExecutionStatus::Succeeded | ExecutionStatus::Failed)
     }
 
+    /// Returns whether nothing ran: these are the changes that the agent should make itself after a yes.
+    pub fn is_done_by_agent(&self) -> bool {
+        let enforced = self.output.data.as_ref().and_then(|data| data.get("enforced"));
+        enforced.and_then(serde_json::Value::as_bool) == Some(false)
+    }
+
     /// Returns whether a yes commits exactly this run.
     pub fn is_committable(&self) -> bool {
         self.blocked_hosts.is_empty() && self.git_transports.is_empty()

@@ -133,11 +133,17 @@ impl DangerRule {
 impl CommandFacts {
     /// Adds words whose options are not known one by one: each letter of a cluster and each long name.
     pub(crate) fn scan(&mut self, words: &[Word]) {
+        self.scan_except(words, |_| false);
+    }
+
+    /// Does the same. A word that is one option, like `-newer` of `find`, is no cluster.
+    pub(crate) fn scan_except(&mut self, words: &[Word], is_option: impl Fn(&str) -> bool) {
         for text in words.iter().filter_map(Word::as_text) {
             if let Some(long) = text.strip_prefix("--") {
                 self.options.push(format!("--{}", long.split('=').next().unwrap_or(long)));
             } else if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
                 self.options.push(text.to_owned());
+                let letters = if is_option(text) { "" } else { letters };
                 self.options.extend(letters.chars().map(|letter| format!("-{letter}")));
             } else {
                 self.operands.push(text.to_owned());

@@ -70,6 +70,16 @@ fn what_was_changed_since_is_a_conflict_unless_that_is_wanted() {
 
 // req: E6
 #[test]
+fn a_new_file_that_somebody_has_removed_is_not_reported_as_undone() {
+    let place = CopyFixture::new();
+    let (id, _) = place.commit("echo mine > new");
+    place.directly("rm new");
+    let undone = place.store.undo(id, Uuid::new_v4(), OnConflict::Overwrite).unwrap();
+    assert!(undone.changes.list.is_empty(), "{undone:?}");
+}
+
+// req: E6
+#[test]
 fn a_conflict_shows_all_three_sides() {
     let place = CopyFixture::new();
     place.directly(FILES);

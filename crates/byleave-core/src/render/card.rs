@@ -11,7 +11,7 @@ mod repository;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{AskCause, DecisionReason, Verdict};
-use crate::effect::{Binding, Effect};
+use crate::effect::{Binding, Effect, UNKNOWN_HOST};
 use crate::escape::EscapeLevel;
 use crate::outcome::ExecutionStatus;
 use crate::question::QuestionKind;
@@ -111,10 +111,16 @@ impl QuestionCard {
         let mut card = Self {
             class,
             tried: match told {
+                Some(ran) if ran.is_done_by_agent() => {
+                    Some("Yes lets the agent make this change.".to_owned())
+                }
                 Some(ran) => Some(tried(ran, &changes) + after_yes(ran, &changes)),
                 None => is_untried.then(|| "Not tried on a copy. Yes runs it.".to_owned()),
             },
-            output: told.map(|ran| last_lines(&mut page, &ran.output.text)).unwrap_or_default(),
+            output: told
+                .filter(|ran| !ran.is_done_by_agent())
+                .map(|ran| last_lines(&mut page, &ran.output.text))
+                .unwrap_or_default(),
             warnings: warnings(&mut page, view),
             uses: uses(&mut page, view),
             undo: undo(view, class, &changes).to_owned(),
@@ -371,7 +377,10 @@ fn warnings(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
 fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
     let mut hosts: Vec<(bool, String)> = Vec::new();
     let mut add = |page: &mut RenderingBuilder, host: &str, port: u16, sends: bool| {
-        let host = page.escape(host, EscapeLevel::Name);
+        let host = match host {
+            UNKNOWN_HOST => "a host that is not known".to_owned(),
+            host => page.escape(host, EscapeLevel::Name),
+        };
         let port = if port == 0 || port == 443 { String::new() } else { format!(":{port}") };
         let named = format!("{host}{port}");
         if !hosts.iter().any(|(known, name)| *name == named && *known == sends) {

@@ -28,7 +28,14 @@ pub(super) fn write_rehearsal(page: &mut RenderingBuilder, sheet: &QuestionView)
             value::write_text(page, LineRole::Effect, why);
         }
         Some(RehearsalView::Ran { rehearsal, decision: ruling }) => {
-            page.push_heading(LineRole::Heading, "Actual effects, from a run on a copy");
+            page.push_heading(
+                LineRole::Heading,
+                if rehearsal.is_done_by_agent() {
+                    "Effects that the change should have: the agent makes it itself"
+                } else {
+                    "Actual effects, from a run on a copy"
+                },
+            );
             write_run(page, rehearsal, sheet);
             if let Some(ruling) = ruling {
                 for reason in ruling.reasons.iter().filter(|reason| !reason.message.is_empty()) {
@@ -92,6 +99,13 @@ fn write_run(page: &mut RenderingBuilder, rehearsal: &Rehearsal, sheet: &Questio
         page.push_line(LineRole::Warning, WARNING_GUTTER, &format!("{what}: {why}"));
     }
     write_changes(page, &rehearsal.changes);
+    if rehearsal.is_done_by_agent() {
+        let after = format!(
+            "after a yes the agent makes the change, and its report is compared with this; `byleave undo {}` undoes it",
+            sheet.call
+        );
+        return page.push_line(LineRole::Effect, "  ", &after);
+    }
     page.push_line(LineRole::Content, "  ", &format!("output: {}", value::measure(&rehearsal.output.text)));
     value::write_text(page, LineRole::Content, &rehearsal.output.text);
     if let Some(error) = &rehearsal.output.error {

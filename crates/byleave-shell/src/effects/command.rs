@@ -214,7 +214,7 @@ impl CommandAnalyzer<'_> {
         }
         if let Some(name) = &manual.special_reader {
             self.reported_words.extend(words.iter().map(Word::to_string));
-            self.facts.scan(words);
+            self.facts.scan_except(words, |text| manual.options.get(text).is_some());
             self.add_run();
             return special_programs::analyze_special(self, name, manual, words);
         }

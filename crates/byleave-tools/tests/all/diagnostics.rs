@@ -384,6 +384,14 @@ async fn every_error_says_what_to_do_next() {
             &["mypy: not installed; to install it: pip install mypy"],
         ),
     ] {
+        // Some machines have the tool.
+        let is_installed = |(tool, _): (&str, &str)| {
+            ["/usr/bin", "/usr/local/bin"].iter().any(|dir| Path::new(dir).join(tool).exists())
+        };
+        if words.iter().filter_map(|words| words.split_once(": not installed")).any(is_installed) {
+            println!("not tried, because it is installed here: {words:?}");
+            continue;
+        }
         let yard = DiagnosticsFixture::new();
         for (path, text) in files {
             yard.write(path, text);
