@@ -132,7 +132,9 @@ async fn begin(
         input_responses: responses.clone(),
         request_state: state.clone(),
     };
-    let may_show = gateway.setup.elicitation && elicit::supports_form(caller.capabilities.as_ref());
+    let may_show = gateway.setup.elicitation
+        && elicit::supports_form(caller.capabilities.as_ref())
+        && !elicit::ends_at_form(&who.client);
     let may_open = gateway.setup.elicitation && elicit::supports_url(caller.capabilities.as_ref());
     let telling = ProgressReporter::new(&cx.peer, caller.progress_token.clone());
     let entered = gateway.exchange.register(call, caller);

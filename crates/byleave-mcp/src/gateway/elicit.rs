@@ -66,6 +66,11 @@ pub(super) fn supports_form(capabilities: Option<&ClientCapabilities>) -> bool {
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
+/// Checks whether a client offers forms, but ends its whole session if nobody is at its terminal. Its questions stay in the inbox.
+pub(super) fn ends_at_form(client: &str) -> bool {
+    client.to_ascii_lowercase().starts_with("goose")
+}
+
 /// Checks whether a client can open a page.
 pub(super) fn supports_url(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());

@@ -236,11 +236,13 @@ impl ServerConnection {
                     .map_err(|error: ServerStartError| error.to_string())?;
                 let heard = CapturedListing::default();
                 let transport = (CapturingReader::new(child.stdout, heard.clone()), child.stdin);
-                (
-                    ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?,
-                    Some(heard),
-                    Some(child.kill_on_drop),
-                )
+                let running = match ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said) {
+                    Err(ServerConnectError::Broke(why)) => {
+                        return Err(ServerConnectError::Broke(why + &child.stderr.into_reason().await));
+                    }
+                    other => other?,
+                };
+                (running, Some(heard), Some(child.kill_on_drop))
             }
             Launch::Http { url, headers } => {
                 let transport = over_http(&self.definition().name, url, headers, &self.shared.ground).await?;

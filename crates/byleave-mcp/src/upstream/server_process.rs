@@ -1,10 +1,10 @@
 //! A server as a child process in the sandbox, with the access of its profile. Nothing of it remains after it is dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use byleave_sandbox::net::egress::Egress;
 use byleave_sandbox::plan::CommandSpec;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
 
 use super::login_store::LoginStore;
 use super::pins;
@@ -52,6 +53,7 @@ pub struct ServerEnvironment {
 /// A running server.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
+    pub(super) stderr: StderrTail,
     pub(super) stdin: pipe::Sender,
     pub(super) stdout: pipe::Receiver,
     pub(super) kill_on_drop: KillOnDrop,
@@ -103,8 +105,9 @@ pub(super) fn start_server(
     } else {
         confined(definition, argv, env, cwd.clone(), ground)?
     };
-    overheard(name, pipe::Receiver::from_owned_fd(stderr)?);
+    let stderr = StderrTail::follow(name, pipe::Receiver::from_owned_fd(stderr)?);
     Ok(ServerProcess {
+        stderr,
         stdin: pipe::Sender::from_owned_fd(stdin)?,
         stdout: pipe::Receiver::from_owned_fd(stdout)?,
         kill_on_drop: KillOnDrop(leash),
@@ -285,22 +288,58 @@ fn bare(
     Ok((stdin, stdout, stderr, ProcessHandle::Bare(id)))
 }
 
-/// Logs the standard error of a server, a limited part of each line.
-fn overheard(name: &str, stderr: pipe::Receiver) {
-    let name = name.to_owned();
-    tokio::spawn(async move {
-        let mut lines = BufReader::new(stderr);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            match (&mut lines).take(8_192).read_until(b'\n', &mut line).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {
-                    tracing::debug!(server = name, said = %String::from_utf8_lossy(&line).trim_end().escape_debug())
+/// The last lines that a server wrote to its standard error, escaped, and a limited part of each.
+#[derive(Debug)]
+pub(super) struct StderrTail {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    reader: JoinHandle<()>,
+}
+
+impl StderrTail {
+    const LINES_MAX: usize = 5;
+    const LINE_CHARS_MAX: usize = 200;
+    /// How long the output of a server that has ended may take to arrive.
+    const ARRIVES_WITHIN: Duration = Duration::from_secs(1);
+
+    /// Logs the standard error of a server until it ends, and keeps its last lines.
+    fn follow(name: &str, stderr: pipe::Receiver) -> Self {
+        let name = name.to_owned();
+        let lines = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = Arc::clone(&lines);
+        let reader = tokio::spawn(async move {
+            let mut reader = BufReader::new(stderr);
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                match (&mut reader).take(8_192).read_until(b'\n', &mut line).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {
+                        let said = String::from_utf8_lossy(&line).trim_end().escape_debug().to_string();
+                        tracing::debug!(server = name, %said);
+                        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                        if kept.len() == Self::LINES_MAX {
+                            kept.pop_front();
+                        }
+                        kept.push_back(said.chars().take(Self::LINE_CHARS_MAX).collect::<String>());
+                    }
                 }
             }
+        });
+        Self { lines, reader }
+    }
+
+    /// Returns what a server that did not come up wrote last, as the end of an error message.
+    pub(super) async fn into_reason(mut self) -> String {
+        // A server that still runs has written what it has to say.
+        drop(tokio::time::timeout(Self::ARRIVES_WITHIN, &mut self.reader).await);
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let said: Vec<&str> = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+        if said.is_empty() {
+            String::new()
+        } else {
+            format!("; its standard error ends with `{}`", said.join(" "))
         }
-    });
+    }
 }
 
 impl Drop for KillOnDrop {

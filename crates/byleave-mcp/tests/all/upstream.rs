@@ -27,6 +27,19 @@ async fn a_tool_of_a_server_is_called_like_any_other() {
     );
 }
 
+// req: M2
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_words_of_a_server_that_does_not_come_up_are_in_the_error() {
+    let mut definition = hostile("echo", "");
+    let Launch::Child { command, args, .. } = &mut definition.launch else { panic!("{definition:?}") };
+    *command = "/bin/sh".into();
+    *args = vec!["-c".into(), "echo 'Cannot find module \u{1b}xyz' >&2; exit 1".into()];
+    let stage = UpstreamFixture::new(definition);
+    let said = format!("{:?}", stage.upstream.accept_without_asking(&stage.server).await);
+    assert!(said.contains("its standard error ends with `Cannot find module "), "{said}");
+    assert!(said.contains("xyz") && !said.contains('\u{1b}'), "{said}");
+}
+
 /// The time limit for a call that ends by itself. Only a hanging call takes as long.
 const ENDS_MS: u64 = 120_000;
 
