@@ -26,6 +26,7 @@ mod drive_call;
 mod error;
 mod error_report;
 mod exit_status;
+mod home_variable;
 mod hook;
 mod init_journal;
 mod job_signals;
@@ -65,6 +66,7 @@ use crate::resolved_options::ResolvedOptions;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    home_variable::restart_with_home();
     let args = match parse(std::env::args_os()) {
         Ok(args) => args,
         Err(said) => return misspelt(&said).into(),
