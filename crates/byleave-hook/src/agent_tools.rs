@@ -62,6 +62,8 @@ pub struct ToolEffects {
 #[derive(Clone, Copy)]
 enum ToolAction {
     Read,
+    /// Reads a path, or fetches an address.
+    ReadOrFetch,
     Write,
     Edit,
     Delete,
@@ -92,24 +94,31 @@ const ROWS: &[KnownTool] = &[
     KnownTool { names: &["Bash", "bash", "shell", "run_shell_command", "developer__shell", "Shell", "run_in_terminal"],
         does: ToolAction::Run, targets: &["command"], unnamed: DefaultTarget::Unknown,
         others: &["description", "timeout", "run_in_background", "is_background", "isBackground", "explanation", "goal", "mode",
-            "initial_wait", "working_directory", "directory", "dir_path", "workdir", "block_until_ms", "sessionId", "timeout_secs"] },
+            "initial_wait", "working_directory", "directory", "dir_path", "workdir", "block_until_ms", "sessionId", "timeout_secs",
+            "dangerouslyDisableSandbox", "shellId", "detach", "delay_ms", "wait_for_previous"] },
     KnownTool { names: &["Read", "read_file", "view", "developer__read_file", "ReadFile", "view_image"],
         does: ToolAction::Read, targets: &["file_path", "path", "absolute_path", "filePath", "target_file"], unnamed: DefaultTarget::Unknown,
-        others: &["offset", "limit", "pages", "start_line", "end_line", "startLine", "endLine", "view_range", "forceReadLargeFiles"] },
+        others: &["offset", "limit", "pages", "start_line", "end_line", "startLine", "endLine", "view_range", "forceReadLargeFiles",
+            "wait_for_previous"] },
+    KnownTool { names: &["read_image"], does: ToolAction::ReadOrFetch, targets: &["source"], unnamed: DefaultTarget::Unknown,
+        others: &["crop"] },
     KnownTool { names: &["read_many_files"], does: ToolAction::Read, targets: &["paths", "include"], unnamed: DefaultTarget::Unknown,
         others: &["exclude", "recursive", "useDefaultExcludes", "file_filtering_options"] },
-    KnownTool { names: &["Glob", "glob", "LS", "list_directory", "list_dir", "Grep", "grep", "search_file_content", "grep_search", "rg", "file_search", "tree"],
+    KnownTool { names: &["Glob", "glob", "LS", "list_directory", "list_dir", "Grep", "grep", "search_file_content", "grep_search", "rg", "file_search", "tree",
+        "analyze"],
         does: ToolAction::Read, targets: &["path", "dir_path", "directory", "paths"], unnamed: DefaultTarget::Here,
         others: &["pattern", "glob", "query", "include", "ignore", "output_mode", "type", "head_limit", "multiline", "-A", "-B", "-C", "-i", "-n",
-            "case_sensitive", "respect_git_ignore", "file_filtering_options", "offset", "context", "limit", "include_pattern", "n", "depth"] },
+            "case_sensitive", "respect_git_ignore", "file_filtering_options", "offset", "context", "limit", "include_pattern", "n", "depth",
+            "exclude_pattern", "names_only", "max_matches_per_file", "total_max_matches", "respect_gemini_ignore", "wait_for_previous",
+            "focus", "follow_depth", "force", "max_depth", "after", "before", "fixed_strings", "no_ignore"] },
     KnownTool { names: &["Write", "write", "write_file", "create", "create_file"],
         does: ToolAction::Write, targets: &["file_path", "path", "filePath", "target_file"], unnamed: DefaultTarget::Unknown,
-        others: &["content", "file_text", "contents", "modified_by_user", "ai_proposed_content"] },
+        others: &["content", "file_text", "contents", "modified_by_user", "ai_proposed_content", "wait_for_previous"] },
     KnownTool { names: &["Edit", "MultiEdit", "NotebookEdit", "replace", "edit", "StrReplace", "replace_string_in_file", "insert_edit_into_file"],
         does: ToolAction::Edit, targets: &["file_path", "path", "notebook_path", "filePath", "target_file", "target_notebook"], unnamed: DefaultTarget::Unknown,
         others: &["old_string", "new_string", "oldString", "newString", "old_str", "new_str", "replace_all", "edits", "cell_id", "cell_type",
             "edit_mode", "new_source", "expected_replacements", "instruction", "allow_multiple", "explanation", "code", "modified_by_user",
-            "ai_proposed_content", "before", "after"] },
+            "ai_proposed_content", "before", "after", "wait_for_previous"] },
     KnownTool { names: &["Delete", "delete_file"], does: ToolAction::Delete, targets: &["path", "file_path", "target_file"], unnamed: DefaultTarget::Unknown,
         others: &["explanation"] },
     KnownTool { names: &["apply_patch", "ApplyPatch"], does: ToolAction::Patch, targets: &["input", "patch", "command"], unnamed: DefaultTarget::Unknown,
@@ -148,10 +157,68 @@ const OWN: &[&str] = &[
     "stop_bash",
     "ask_user",
     "manage_todo_list",
+    "WaitForMcpServers",
+    "CronDelete",
+    "CronList",
+    "ReportFindings",
+    "SendMessage",
+    "create_goal",
+    "get_goal",
+    "update_goal",
+    "request_user_input",
+    "tool_search",
+    "enter_plan_mode",
+    "exit_plan_mode",
+    "update_topic",
+    "invoke_agent",
+    "activate_skill",
+    "list_background_processes",
+    "read_background_output",
+    "list_bash",
+    "skill",
+    "sql",
+    "task",
+    "read_agent",
+    "list_agents",
+    "write_agent",
+    "fetch_copilot_cli_documentation",
+    "load_skill",
 ];
 
-/// Known tools whose effects only the tool knows.
-const OTHER: &[&str] = &["WebSearch", "web_search", "google_web_search"];
+/// Known tools whose effects only the tool knows: they search the web, speak to MCP servers, change the directory of the session, run
+/// what is not in the call, or act later.
+const OTHER: &[&str] = &[
+    "WebSearch",
+    "web_search",
+    "google_web_search",
+    "CronCreate",
+    "ScheduleWakeup",
+    "EnterWorktree",
+    "ExitWorktree",
+    "ListMcpResourcesTool",
+    "ReadMcpResourceTool",
+    "ReadMcpResourceDirTool",
+    "Workflow",
+    "write_stdin",
+    "list_mcp_resources",
+    "list_mcp_resource_templates",
+    "read_mcp_resource",
+    "session_store_sql",
+    "delegate",
+    "load",
+    "extensionmanager__list_resources",
+    "extensionmanager__manage_extensions",
+    "extensionmanager__read_resource",
+    "extensionmanager__search_available_extensions",
+    "apps__create_app",
+    "apps__delete_app",
+    "apps__iterate_app",
+    "apps__list_apps",
+];
+
+/// The arguments of `web_fetch`, which has the addresses in a text in one agent, and as an argument in others.
+const WEB_FETCH: &[&str] =
+    &["url", "prompt", "format", "max_length", "raw", "start_index", "wait_for_previous"];
 
 /// Checks whether a tool belongs to Byleave's own gateway, which evaluates the call itself.
 ///
@@ -165,7 +232,10 @@ pub fn is_gateway_tool(dialect: AgentKind, tool: &str, server: Option<&str>) -> 
         AgentKind::Gemini => server == Some("byleave"),
         AgentKind::Cursor => false,
         AgentKind::Goose => tool.starts_with("byleave__"),
-        AgentKind::Copilot => tool.starts_with("byleave/"),
+        // Its tool names are `SERVER-TOOL`. With another hyphen, the server may be another one. VS Code names no server.
+        AgentKind::Copilot => {
+            tool.strip_prefix("byleave-").is_some_and(|tool| !tool.is_empty() && !tool.contains('-'))
+        }
     }
 }
 
@@ -173,6 +243,9 @@ pub fn is_gateway_tool(dialect: AgentKind, tool: &str, server: Option<&str>) -> 
 pub fn tool_effects(tool: &str, input: &Value) -> ToolEffects {
     if tool == "developer__text_editor" || tool == "text_editor" || tool == "str_replace_editor" {
         return editor(input);
+    }
+    if tool == "web_fetch" {
+        return web_fetch(input);
     }
     if let Some(row) = row_of(tool) {
         return row.claims(tool, input);
@@ -187,6 +260,12 @@ pub fn tool_effects(tool: &str, input: &Value) -> ToolEffects {
     ToolEffects { kind, operation: "invoke", effects: Vec::new() }
 }
 
+/// Returns why a tool must not be used, because the calls that it leads to go past every hook.
+pub fn ungoverned_reason(tool: &str) -> Option<&'static str> {
+    let why = "Goose starts no hooks for the calls of its sub-agents, so they would run without any check; do the work in this session";
+    (tool == "delegate").then_some(why)
+}
+
 /// Returns the command, if the tool is a shell that runs one.
 pub fn shell_command<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
     let row = row_of(tool)?;
@@ -194,7 +273,7 @@ pub fn shell_command<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
 }
 
 /// The arguments by which agents run a command in the background.
-const BACKGROUND: [&str; 3] = ["run_in_background", "is_background", "isBackground"];
+const BACKGROUND: [&str; 4] = ["run_in_background", "is_background", "isBackground", "detach"];
 
 /// Checks whether the agent runs the command of this input in the background.
 pub fn is_background(input: &Value) -> bool {
@@ -222,6 +301,8 @@ pub fn with_command(input: &Value, command: &str) -> Value {
         for place in DIRECTORIES {
             fields.remove(place);
         }
+        // The model must not choose less than the sandbox of the agent, if that has one.
+        fields.remove("dangerouslyDisableSandbox");
     }
     input
 }
@@ -273,8 +354,7 @@ impl KnownTool {
         }
         let known = |name: &str| self.targets.contains(&name) || self.others.contains(&name);
         for name in fields.keys().filter(|name| !known(name)) {
-            let why = format!("the meaning of the argument `{}` of `{tool}` is unknown", name.escape_debug());
-            claims.push(ToolEffect::Unknown(why));
+            claims.push(unknown_argument(tool, name));
         }
         ToolEffects { kind: self.does.kind(), operation: self.does.operation(), effects: claims }
     }
@@ -308,11 +388,37 @@ fn editor(input: &Value) -> ToolEffects {
     ToolEffects { kind, operation, effects: vec![claim] }
 }
 
+/// Returns the effects of a tool that fetches the addresses in its prompt: every word that could be one.
+fn web_fetch(input: &Value) -> ToolEffects {
+    let text = |key: &str| input.get(key).and_then(Value::as_str).unwrap_or_default();
+    let words = text("prompt").split_whitespace().filter(|word| word.contains("://"));
+    let named = Some(text("url")).filter(|url| !url.is_empty());
+    let mut effects: Vec<ToolEffect> =
+        named.into_iter().chain(words).map(|url| ToolEffect::Fetch(url.to_owned())).collect();
+    if effects.is_empty() {
+        effects.push(ToolEffect::Unknown("`web_fetch` does not name its target".into()));
+    }
+    for name in input.as_object().into_iter().flatten().map(|(name, _)| name) {
+        if !WEB_FETCH.contains(&name.as_str()) {
+            effects.push(unknown_argument("web_fetch", name));
+        }
+    }
+    ToolEffects { kind: ToolKind::FetchesUrl, operation: "fetch", effects }
+}
+
+fn unknown_argument(tool: &str, name: &str) -> ToolEffect {
+    ToolEffect::Unknown(format!(
+        "the meaning of the argument `{}` of `{tool}` is unknown",
+        name.escape_debug()
+    ))
+}
+
 impl ToolAction {
     fn to(self, target: &str) -> ToolEffect {
         let target = target.to_owned();
         match self {
-            Self::Read => ToolEffect::Read(target),
+            Self::ReadOrFetch if target.contains("://") => ToolEffect::Fetch(target),
+            Self::Read | Self::ReadOrFetch => ToolEffect::Read(target),
             Self::Write => ToolEffect::Write(target),
             Self::Edit => ToolEffect::Edit(target),
             Self::Delete => ToolEffect::Delete(target),
@@ -324,7 +430,7 @@ impl ToolAction {
 
     const fn kind(self) -> ToolKind {
         match self {
-            Self::Read => ToolKind::ReadsFiles,
+            Self::Read | Self::ReadOrFetch => ToolKind::ReadsFiles,
             Self::Write | Self::Edit | Self::Delete | Self::Patch => ToolKind::ChangesFiles,
             Self::Fetch => ToolKind::FetchesUrl,
             Self::Run => ToolKind::Shell,
@@ -333,7 +439,7 @@ impl ToolAction {
 
     const fn operation(self) -> &'static str {
         match self {
-            Self::Read => "read",
+            Self::Read | Self::ReadOrFetch => "read",
             Self::Write => "write",
             Self::Edit | Self::Patch => "edit",
             Self::Delete => "delete",
@@ -390,6 +496,21 @@ mod tests {
             [ToolEffect::Unknown(_)]
         ));
         assert_eq!(tool_effects("Frobnicate", &json!({})).kind, ToolKind::Unknown);
+        assert_eq!(
+            of("web_fetch", json!({"prompt": "compare https://a.example/x and http://10.0.0.1/y"})),
+            [ToolEffect::Fetch("https://a.example/x".into()), ToolEffect::Fetch("http://10.0.0.1/y".into())]
+        );
+        assert_eq!(
+            of("web_fetch", json!({"url": "https://a.example", "prompt": "sum up"})),
+            [ToolEffect::Fetch("https://a.example".into())]
+        );
+        assert!(matches!(of("web_fetch", json!({"prompt": "the news"}))[..], [ToolEffect::Unknown(_)]));
+        assert_eq!(of("read_image", json!({"source": "a.png"})), [ToolEffect::Read("a.png".into())]);
+        let fetched = of("read_image", json!({"source": "http://10.0.0.1/a.png"}));
+        assert_eq!(fetched, [ToolEffect::Fetch("http://10.0.0.1/a.png".into())]);
+        let bare =
+            with_command(&json!({"command": "x", "dangerouslyDisableSandbox": true, "workdir": "/"}), "y");
+        assert_eq!(bare, json!({"command": "y"}));
         assert_eq!(tool_effects("mcp__github__push", &json!({})).kind, ToolKind::Other);
     }
 
@@ -401,6 +522,11 @@ mod tests {
         );
         assert!(is_gateway_tool(AgentKind::Gemini, "mcp_byleave_bash", Some("byleave")));
         assert!(!is_gateway_tool(AgentKind::Gemini, "mcp_byleave_x_bash", Some("byleave_x")));
+        assert!(
+            named(AgentKind::Copilot, "byleave-read_file")
+                && named(AgentKind::Copilot, "byleave-mcp_fs_read_file")
+        );
+        assert!(!named(AgentKind::Copilot, "byleave-x-bash") && !named(AgentKind::Copilot, "byleave-"));
         // Names that other servers may give to their tools.
         for dialect in AgentKind::ALL {
             for tool in [

@@ -31,7 +31,7 @@ mod response;
 pub use agent_kind::AgentKind;
 pub use agent_tools::{
     ToolEffect, ToolEffects, ToolKind, is_background, is_gateway_tool, shell_command, tool_effects,
-    with_command, working_directory,
+    ungoverned_reason, with_command, working_directory,
 };
 pub use exec_command::{exec_command_line, parse_exec_call, shell_word};
 pub use expected_content::{ExpectedContent, expected_content};

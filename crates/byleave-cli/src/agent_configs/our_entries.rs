@@ -13,10 +13,20 @@ const CALL_S: u32 = 3_600;
 const HOOK_S: u32 = 600;
 const AFTER_S: u32 = 60;
 /// Starts a hook so that the agent blocks the call whenever the hook did not answer. That includes a missing hook, a crash, and
-/// any exit code other than 0 and 2. Agents go ahead on other codes. The hook and its dialect follow as words.
+/// any exit code other than 0 and 2. Agents go ahead on other codes. The hook, its dialect and its options follow as words.
+///
+/// A hook that hangs is ended shortly before the agent gives up on it, because agents go ahead then, too. The second process that does
+/// that has no output of the agent's, so that the agent does not wait for it.
 ///
 /// It starts its own shell, because some agents start hooks with the person's shell, which may not be a POSIX shell.
-const FAIL_CLOSED: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
+const FAIL_CLOSED: &str = concat!(
+    r#"/bin/sh -c 'exec 3<&0; "$0" "$@" <&3 3<&- & h=$!; "#,
+    r#"(s=; trap "kill \$s; exit" TERM; sleep 595 & s=$!; wait $s; kill -0 $$ && kill -9 $h) 3<&- >/dev/null 2>&1 & w=$!; "#,
+    r#"trap "kill -9 $h; kill $w; exit 2" HUP INT TERM; wait $h; r=$?; kill $w 2>/dev/null; [ $r = 0 ] && exit 0; "#,
+    r#"[ $r = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2' "#,
+);
+/// How earlier versions started a hook.
+const EARLIER: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
 
 /// The programs that are named in the settings.
 #[derive(Clone, Debug)]
@@ -43,7 +53,8 @@ pub(crate) fn hook_program(item: &Value) -> Option<PathBuf> {
         };
     }
     let command = item.get("command").or_else(|| item.get("bash"))?.as_str()?;
-    let program = unquoted(command.strip_prefix(FAIL_CLOSED).unwrap_or(command));
+    let line = [FAIL_CLOSED, EARLIER].iter().find_map(|start| command.strip_prefix(start));
+    let program = unquoted(line.unwrap_or(command));
     (Path::new(&program).file_name()? == "byleave-hook").then(|| PathBuf::from(program))
 }
 
@@ -80,7 +91,7 @@ pub(super) fn gateway(agent: AgentKind, programs: &ProgramPaths) -> Value {
 pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> Vec<(&'static str, Value)> {
     let line = format!("{} {}", quoted(&programs.hook.to_string_lossy()), agent.name());
     // A hook after the call cannot block anything.
-    let before = format!("{FAIL_CLOSED}{line}");
+    let before = format!("{FAIL_CLOSED}{line} --timeout-ms {}", HOOK_S * 1_000);
     // At the end of a turn, exit code 2 would make the agent go on.
     let turn_end = format!("{line} || true");
     match agent {
@@ -90,6 +101,10 @@ pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> Vec<(&'static 
             let group = |line: &str, timeout: u32| json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
             let mut lists =
                 vec![("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))];
+            // Otherwise nobody would know of a tool that failed. Codex reports it as any other.
+            if agent != AgentKind::Codex {
+                lists.push(("PostToolUseFailure", group(&line, AFTER_S)));
+            }
             // Goose shows nobody the output of a hook at this event.
             if agent != AgentKind::Goose {
                 let handler = json!({ "type": "command", "command": turn_end, "timeout": AFTER_S });
@@ -107,14 +122,15 @@ pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> Vec<(&'static 
                 ("AfterAgent", json!({ "hooks": [handler(&turn_end, AFTER_S)] })),
             ]
         }
-        // These two agents block the call by themselves.
+        // It blocks the call by itself.
         AgentKind::Cursor => vec![
             ("preToolUse", json!({ "command": line, "matcher": "*", "failClosed": true, "timeout": HOOK_S })),
             ("postToolUse", json!({ "command": line, "matcher": "*", "timeout": AFTER_S })),
         ],
         AgentKind::Copilot => {
-            let one = |timeout: u32| json!({ "type": "command", "bash": line, "timeoutSec": timeout });
-            vec![("preToolUse", one(HOOK_S)), ("postToolUse", one(AFTER_S))]
+            let one =
+                |line: &str, timeout: u32| json!({ "type": "command", "bash": line, "timeoutSec": timeout });
+            vec![("preToolUse", one(&before, HOOK_S)), ("postToolUse", one(&line, AFTER_S))]
         }
     }
 }
@@ -155,6 +171,8 @@ mod tests {
                 }
             }
         }
+        let earlier = json!({ "command": format!("{EARLIER}/usr/bin/byleave-hook codex") });
+        assert_eq!(hook_program(&earlier), Some("/usr/bin/byleave-hook".into()));
         for theirs in [json!({ "command": "byleave", "args": ["x"] }), json!({ "command": "sh" }), json!(3)] {
             assert_eq!(gateway_program(&theirs), None);
             assert_eq!(hook_program(&theirs), None);

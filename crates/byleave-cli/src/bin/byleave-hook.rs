@@ -76,7 +76,7 @@ fn main() {
 fn answer(typed: &HookCliArgs) -> HookOutput {
     let began = Instant::now();
     let dialect = typed.dialect;
-    let deadline = began + Duration::from_millis(AgentKind::deadline_ms(typed.timeout_ms));
+    let mut deadline = began + Duration::from_millis(AgentKind::deadline_ms(typed.timeout_ms));
     watch(dialect, deadline);
     let mut said = Vec::new();
     if let Err(error) = io::stdin().lock().take(MAX_INPUT_BYTES + 1).read_to_end(&mut said) {
@@ -89,6 +89,12 @@ fn answer(typed: &HookCliArgs) -> HookOutput {
         Ok(heard) => heard,
         Err(why) => return denied(dialect, None, &why.to_string()),
     };
+    // VS Code reads the same settings as Copilot CLI, but was never seen to wait as long as they say.
+    let default_ms = dialect.default_timeout_ms();
+    if heard.is_editor && default_ms < typed.timeout_ms {
+        deadline = began + Duration::from_millis(AgentKind::deadline_ms(default_ms));
+        watch(dialect, deadline);
+    }
     IS_TURN_END.store(heard.kind == HookEvent::TurnEnd, Ordering::SeqCst);
     let Ok(text) = String::from_utf8(said) else {
         return denied(dialect, Some(&heard), "the agent's request is not valid UTF-8");

@@ -13,7 +13,7 @@ use byleave_gate::core::outcome::{ExecutionStatus, Output};
 use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::plan::plan_by_class;
 use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool, ToolContext, ToolError};
-use byleave_hook::{AgentKind, ToolEffect, ToolKind, tool_effects};
+use byleave_hook::{AgentKind, ToolEffect, ToolKind, tool_effects, ungoverned_reason};
 use byleave_tools::external_edit;
 use serde_json::{Map, Value, json};
 
@@ -236,6 +236,9 @@ impl AgentTool {
     fn planned(&self, arguments: &Value, site: &ToolContext) -> Result<Plan, ToolError> {
         let directory = arguments.get(AGENT_CWD).and_then(Value::as_str).map(PathBuf::from);
         let arguments = original_arguments(arguments.clone());
+        if let Some(why) = ungoverned_reason(&self.tool) {
+            return Err(ToolError(why.into()));
+        }
         let about = tool_effects(&self.tool, &arguments);
         let mut manifest = Manifest::new(self.manifest.name.clone(), "", json!({}));
         manifest.permission_class = class(about.kind);

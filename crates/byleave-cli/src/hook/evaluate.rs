@@ -13,7 +13,7 @@ use byleave_gate::core::id::{AgentId, CallId, SessionId};
 use byleave_gate::gate::Gate;
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
 use byleave_hook::{
-    AgentKind, HookDecision, HookEvent, HookRequest, ToolKind, exec_command_line, is_background,
+    AgentKind, HookDecision, HookEvent, HookRequest, ToolEffect, ToolKind, exec_command_line, is_background,
     is_gateway_tool, parse_exec_call, tool_effects, with_command, working_directory,
 };
 use byleave_tools::{find_service, is_known_service};
@@ -299,21 +299,16 @@ impl HookEvaluator {
     /// Creates the call for the agent's request.
     fn call(&self, dialect: AgentKind, heard: &HookRequest, mode: Mode, id: CallId) -> Result<Call> {
         let is_shell = heard.command().is_some() && dialect.can_rewrite_input() && heard.can_rewrite_input;
-        if !is_shell {
+        let claimed = tool_effects(&heard.tool, &heard.input);
+        // A person is asked about an argument that nobody knows, and the agent runs what was answered.
+        let is_known = !claimed.effects.iter().any(|claim| matches!(claim, ToolEffect::Unknown(_)));
+        if !is_shell || !is_known {
             let place = (&self.options, self.options.cwd.as_str());
             let tool = agent_tool::register_tool(self.gate.catalog(), dialect, &heard.tool, Some(place))?;
             let mut call = self.named(dialect, heard, mode, id, &tool)?;
             call.arguments =
                 agent_tool::resolve_paths(call.arguments, &self.directories(heard, &heard.input))?;
             return Ok(call);
-        }
-        let claimed = tool_effects(&heard.tool, &heard.input);
-        let unknown = claimed.effects.iter().find_map(|claim| match claim {
-            byleave_hook::ToolEffect::Unknown(why) => Some(why.clone()),
-            _ => None,
-        });
-        if let Some(why) = unknown {
-            return Err(CliError::refused(why).hint("omit it").into());
         }
         let mut call = self.named(dialect, heard, mode, id, "bash")?;
         let command = placed(heard.command().unwrap_or_default(), &self.directories(heard, &heard.input));

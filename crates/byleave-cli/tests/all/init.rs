@@ -189,11 +189,12 @@ fn every_agent_is_set_up_once_and_everything_comes_back_byte_for_byte() {
 }
 
 /// The agents whose hook blocks a call by the way it is started. For each, the file and the location in it.
-const BLOCKING: [(&str, &str, &str); 4] = [
+const BLOCKING: [(&str, &str, &str); 5] = [
     ("claude-code", ".claude/settings.json", "/hooks/PreToolUse"),
     ("codex", ".codex/hooks.json", "/hooks/PreToolUse"),
     ("gemini", ".gemini/settings.json", "/hooks/BeforeTool"),
     ("goose", ".agents/plugins/byleave/hooks/hooks.json", "/hooks/PreToolUse"),
+    ("copilot", ".copilot/hooks/byleave.json", "/hooks/preToolUse"),
 ];
 
 // req: M2
@@ -204,10 +205,16 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
         home.done(&["init", agent]);
         let settings: Value = serde_json::from_str(&home.read(file)).unwrap();
         let groups = settings.pointer(at).unwrap().as_array().unwrap();
-        let matcher = groups[0]["matcher"].as_str().unwrap();
-        assert_eq!(matcher, if ["gemini", "goose"].contains(&agent) { ".*" } else { "*" }, "{agent}");
-        let line = groups[0]["hooks"][0]["command"].as_str().unwrap();
-        let run = |shell: &str| {
+        let matcher = groups[0]["matcher"].as_str();
+        let expected = match agent {
+            "gemini" | "goose" => Some(".*"),
+            "copilot" => None,
+            _ => Some("*"),
+        };
+        assert_eq!(matcher, expected, "{agent}");
+        let handler = groups[0].pointer("/hooks/0").unwrap_or(&groups[0]);
+        let line = handler.get("command").or(handler.get("bash")).unwrap().as_str().unwrap();
+        let run_line = |shell: &str, line: &str| {
             let mut command = home.world.command(Path::new(shell));
             let mut child = command
                 .args(["-c", line])
@@ -222,6 +229,7 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
             (told.status.code(), text(told.stdout), text(told.stderr))
         };
+        let run = |shell: &str| run_line(shell, line);
         for shell in ["/bin/sh", "/bin/bash"] {
             // The output of the hook reaches the agent unchanged.
             home.hook_script(r#"read -r said; echo "$0 $1 $said""#);
@@ -236,6 +244,12 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
                 assert_eq!(code, Some(2), "{agent}, {broken}: {why}");
                 assert!(why.contains("the hook failed, so the call is blocked"), "{agent}: {why}");
             }
+            // Before the agent gives up on a hook that hangs, the call is blocked.
+            home.hook_script("kill -STOP $$");
+            assert!(line.contains("sleep 595"), "{agent}: {line}");
+            let (code, _, why) = run_line(shell, &line.replace("sleep 595", "sleep 0.1"));
+            assert_eq!(code, Some(2), "{agent}, it hangs: {why}");
+            assert!(why.contains("the hook failed, so the call is blocked"), "{agent}: {why}");
             fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
             assert_eq!(run(shell).0, Some(2), "{agent}: it cannot be started");
             fs::remove_file(&program).unwrap();

@@ -1,5 +1,7 @@
 //! The requests and responses of each agent's hook, taken from the agent's documentation.
 
+mod recorded_tools;
+
 use byleave_hook::{AgentKind, HookDecision, HookEvent, HookParseError, format_response, parse_request};
 use serde_json::{Value, json};
 
