@@ -34,7 +34,7 @@ use crate::resolved_options::ResolvedOptions;
 pub(crate) fn register_recorded_tool(catalog: &Catalog, name: &str) -> Result<()> {
     if name == post_tool_report::NAME {
         if !catalog.contains(name) {
-            catalog.replace(post_tool_report::ReportedRunTool::new())?;
+            catalog.replace_generated(post_tool_report::ReportedRunTool::new())?;
         }
     } else if let Some((agent, tool)) = name.split_once(':')
         && let Some(agent) = AgentKind::from_name(agent)

@@ -34,8 +34,8 @@ pub(crate) fn catalog(
         BuiltinToolOptions { allow_delete: options.allow_delete, ledger: Some(ledger), jobs: Some(jobs) };
     let catalog = byleave_tools::builtin_catalog(&workplace(options, workspace), &offer)?;
     if options.demo_tools {
-        catalog.register(echo())?;
-        catalog.register(append_line())?;
+        catalog.register_generated(echo())?;
+        catalog.register_generated(append_line())?;
     }
     Ok(catalog)
 }

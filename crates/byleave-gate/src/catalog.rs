@@ -10,15 +10,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use byleave_core::digest::Digest;
 use byleave_core::manifest::Manifest;
 use byleave_core::refusal::{Code, Refusal};
 use parking_lot::Mutex;
+use serde_json::Value;
 
-use crate::schema::Validator;
+use crate::schema::{SchemaError, Validator};
 use crate::tool::{Tool, ToolContext};
 use crate::tool_ranking::{ToolDocument, rank};
 
@@ -57,8 +58,8 @@ pub struct CatalogEntry {
     tool: Arc<dyn Tool>,
     manifest: Manifest,
     digest: Digest,
-    validator: Validator,
-    document: ToolDocument,
+    validator: OnceLock<Validator>,
+    document: OnceLock<ToolDocument>,
 }
 
 /// A handle that does not keep the catalog alive, for tools that are in it.
@@ -125,7 +126,17 @@ impl Catalog {
 
     /// Registers a tool. Fails if its name or one of its aliases is taken.
     pub fn register(&self, tool: impl Tool) -> Result<Arc<CatalogEntry>, RegisterError> {
-        let entry = CatalogEntry::new(Arc::new(tool))?;
+        self.add(CatalogEntry::new(Arc::new(tool))?)
+    }
+
+    /// Registers a tool whose schema is part of this program, such as one that was generated from a Rust type. The schema is compiled for the
+    /// first call, because a program that makes one call should not wait for the schemas of all other tools. If it cannot be compiled, no
+    /// arguments are valid.
+    pub fn register_generated(&self, tool: impl Tool) -> Result<Arc<CatalogEntry>, RegisterError> {
+        self.add(CatalogEntry::with_validator(Arc::new(tool), |_| Ok(OnceLock::new()))?)
+    }
+
+    fn add(&self, entry: Arc<CatalogEntry>) -> Result<Arc<CatalogEntry>, RegisterError> {
         self.update_snapshot(|next| {
             next.add(Arc::clone(&entry))?;
             next.check_wanted(&entry)
@@ -146,7 +157,15 @@ impl Catalog {
     ///
     /// A name or alias of any other tool is still an error.
     pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
-        let entry = CatalogEntry::new(Arc::new(tool))?;
+        self.put(CatalogEntry::new(Arc::new(tool))?)
+    }
+
+    /// Registers a tool in place of the one with the same name, as [`register_generated`](Self::register_generated) does.
+    pub fn replace_generated(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
+        self.put(CatalogEntry::with_validator(Arc::new(tool), |_| Ok(OnceLock::new()))?)
+    }
+
+    fn put(&self, entry: Arc<CatalogEntry>) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
         self.update_snapshot(|next| {
             let old = next.remove(&entry.name);
             next.add(Arc::clone(&entry))?;
@@ -274,7 +293,7 @@ impl CatalogSnapshot {
     /// Returns the tools that match a query, best first, and by name if equal.
     pub fn search(&self, query: &str, limit: usize) -> Vec<Arc<CatalogEntry>> {
         let entries: Vec<&Arc<CatalogEntry>> = self.tools.values().collect();
-        let places = rank(entries.iter().map(|entry| &entry.document), query, limit);
+        let places = rank(entries.iter().map(|entry| entry.document()), query, limit);
         places.into_iter().filter_map(|place| entries.get(place).map(|&entry| Arc::clone(entry))).collect()
     }
 
@@ -352,9 +371,16 @@ impl CatalogSnapshot {
 
 impl CatalogEntry {
     fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegisterError> {
+        Self::with_validator(tool, |schema| Ok(OnceLock::from(Validator::new(schema)?)))
+    }
+
+    fn with_validator(
+        tool: Arc<dyn Tool>,
+        validator: impl FnOnce(&Value) -> Result<OnceLock<Validator>, SchemaError>,
+    ) -> Result<Arc<Self>, RegisterError> {
         let manifest = tool.manifest().clone();
         let made = check::check(&manifest)
-            .and_then(|()| Validator::new(&manifest.input_schema).map_err(ManifestError::from));
+            .and_then(|()| validator(&manifest.input_schema).map_err(ManifestError::from));
         let validator = match made {
             Ok(validator) => validator,
             Err(why) => {
@@ -365,7 +391,7 @@ impl CatalogEntry {
         Ok(Arc::new(Self {
             name: manifest.name.as_str().into(),
             digest: manifest.digest(),
-            document: ToolDocument::from_manifest(&manifest),
+            document: OnceLock::new(),
             validator,
             manifest,
             tool,
@@ -394,7 +420,12 @@ impl CatalogEntry {
 
     /// Returns the validator for its arguments.
     pub fn validator(&self) -> &Validator {
-        &self.validator
+        self.validator.get_or_init(|| Validator::of_generated(&self.manifest.input_schema))
+    }
+
+    /// Returns the words by which the tool is found.
+    fn document(&self) -> &ToolDocument {
+        self.document.get_or_init(|| ToolDocument::from_manifest(&self.manifest))
     }
 
     /// Returns the description for the model, or the registered one if the tool panics.

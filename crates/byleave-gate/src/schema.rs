@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use byleave_core::refusal::{Code, Refusal};
 use jsonschema::error::{ValidationError, ValidationErrorKind};
-use jsonschema::{PatternOptions, ValidationOptions};
+use jsonschema::{Draft, PatternOptions, ValidationOptions};
 use serde_json::Value;
 
 use complexity::SchemaComplexity;
@@ -71,7 +71,8 @@ pub enum SchemaError {
 /// A compiled schema that validates arguments. It is compiled once per tool.
 #[derive(Clone, Debug)]
 pub struct Validator {
-    compiled: jsonschema::Validator,
+    /// `None` if the schema could not be compiled. Then no arguments are valid.
+    compiled: Option<jsonschema::Validator>,
     required: Vec<String>,
     complexity: SchemaComplexity,
 }
@@ -79,16 +80,29 @@ pub struct Validator {
 impl Validator {
     /// Compiles a schema: draft 2020-12, unless `$schema` says otherwise.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
+        Self::compiled(schema, SchemaOrigin::Foreign)
+    }
+
+    /// Compiles a schema that is part of this program. Nothing is valid if it cannot be compiled.
+    ///
+    /// It is not validated itself: compiling the schema of schemas would take as long as judging a command.
+    pub(crate) fn of_generated(schema: &Value) -> Self {
+        let refuses_all =
+            Self { compiled: None, required: Vec::new(), complexity: SchemaComplexity::default() };
+        Self::compiled(schema, SchemaOrigin::Generated).unwrap_or(refuses_all)
+    }
+
+    fn compiled(schema: &Value, origin: SchemaOrigin) -> Result<Self, SchemaError> {
         JsonLimits::SCHEMA.measure(schema).map_err(SchemaError::TooLarge)?;
         if !describes_objects(schema) {
             return Err(SchemaError::NotAnObjectSchema);
         }
         let survey = complexity::measure_complexity(schema)?;
-        let compiled = catch_unwind(AssertUnwindSafe(|| compile(schema)))
+        let compiled = catch_unwind(AssertUnwindSafe(|| compile(schema, origin)))
             .map_err(|_| SchemaError::Invalid { reason: "the schema cannot be compiled".into() })??;
         let required = schema.get("required").and_then(Value::as_array);
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        Ok(Self { compiled, required, complexity: survey })
+        Ok(Self { compiled: Some(compiled), required, complexity: survey })
     }
 
     /// Validates the arguments of a call. The refusal describes the errors with their positions, so that the model can correct them.
@@ -101,18 +115,20 @@ impl Validator {
             let why = format!("the arguments must be a JSON object, not {}", type_name(arguments));
             return Err(Refusal::new(Code::ArgumentsInvalid, why));
         }
+        let unchecked = || Refusal::new(Code::ArgumentsInvalid, "the arguments could not be checked");
+        let Some(compiled) = &self.compiled else { return Err(unchecked()) };
         let checked = catch_unwind(AssertUnwindSafe(|| {
-            if self.compiled.is_valid(arguments) {
+            if compiled.is_valid(arguments) {
                 None
             } else {
-                Some(self.describe_errors(arguments, &size))
+                Some(self.describe_errors(compiled, arguments, &size))
             }
         }));
         match checked {
             Ok(None) => Ok(()),
             Ok(Some(why)) => Err(Refusal::new(Code::ArgumentsInvalid, why)),
             // A panic during validation is an objection.
-            Err(_) => Err(Refusal::new(Code::ArgumentsInvalid, "the arguments could not be checked")),
+            Err(_) => Err(unchecked()),
         }
     }
 
@@ -121,12 +137,13 @@ impl Validator {
     /// Some models write null for an omitted argument. It is for callers that opt in; validate the result.
     pub fn without_nulls(&self, mut arguments: Value, limits: &JsonLimits) -> Value {
         let has_nulls = arguments.as_object().is_some_and(|fields| fields.values().any(Value::is_null));
+        let Some(compiled) = &self.compiled else { return arguments };
         let Ok(size) = self.bounded_limits(limits).measure(&arguments) else { return arguments };
         if !has_nulls || self.is_too_recursive(&size) {
             return arguments;
         }
         let found = catch_unwind(AssertUnwindSafe(|| {
-            let wrong = self.compiled.iter_errors(&arguments).filter(|error| error.instance().is_null());
+            let wrong = compiled.iter_errors(&arguments).filter(|error| error.instance().is_null());
             wrong.map(|error| error.instance_path().as_str().to_owned()).collect::<Vec<_>>()
         }));
         let unwanted = found.unwrap_or_default();
@@ -154,11 +171,16 @@ impl Validator {
         self.complexity.loops > 1 && self.complexity.loops.saturating_pow(levels) > ERROR_STEPS_MAX
     }
 
-    fn describe_errors(&self, arguments: &Value, size: &JsonSize) -> String {
+    fn describe_errors(
+        &self,
+        compiled: &jsonschema::Validator,
+        arguments: &Value,
+        size: &JsonSize,
+    ) -> String {
         if self.is_too_recursive(size) {
             return "the arguments do not match the schema; they are nested too deeply to say where".into();
         }
-        let mut errors = self.compiled.iter_errors(arguments);
+        let mut errors = compiled.iter_errors(arguments);
         let shown: Vec<String> =
             errors.by_ref().take(ERRORS_SHOWN).map(|error| describe_error(&error)).collect();
         let more = match errors.count() {
@@ -169,7 +191,36 @@ impl Validator {
     }
 }
 
-fn compile(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
+/// Who wrote a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SchemaOrigin {
+    /// Anybody. It may not be a valid schema.
+    Foreign,
+    /// This program.
+    Generated,
+}
+
+/// The name under which [`compile_generated`] refers to a schema.
+const GENERATED_URI: &str = "byleave:/generated";
+
+/// Compiles a schema without validating it. It is a resource that a schema of the oldest draft refers to, so only the smallest of the schemas
+/// of schemas is compiled for it.
+fn compile_generated(schema: &Value) -> Result<jsonschema::Validator, SchemaError> {
+    let invalid = |reason: String| SchemaError::Invalid { reason };
+    let registry = jsonschema::Registry::new()
+        .draft(Draft::Draft202012)
+        .add(GENERATED_URI, schema)
+        .and_then(|registry| registry.prepare())
+        .map_err(|error| invalid(error.to_string()))?;
+    let reference = serde_json::json!({ "$ref": GENERATED_URI });
+    let options = jsonschema::options().offline().with_draft(Draft::Draft4).with_registry(&registry);
+    options.build(&reference).map_err(|error| invalid(describe_error(&error)))
+}
+
+fn compile(schema: &Value, origin: SchemaOrigin) -> Result<jsonschema::Validator, SchemaError> {
+    if origin == SchemaOrigin::Generated {
+        return compile_generated(schema);
+    }
     let linear = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX);
     let options = |options: ValidationOptions<'static>| options.offline();
     let first = options(jsonschema::options()).with_pattern_options(linear).build(schema);

@@ -3,7 +3,7 @@
 //! A manual is an allow-list: an option that is not in it is unknown. It never says that something is harmless without a reason.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde::Deserialize;
 
@@ -97,59 +97,81 @@ pub(crate) struct FixedEffect {
     pub(crate) target: String,
 }
 
-/// Returns the manual for a program of this name.
+/// Returns the manual for a program of this name. A manual that cannot be read is as if there were none: its program is unknown.
 pub(crate) fn find(name: &str) -> Option<&'static Manual> {
-    let shelf = &*MANUAL_INDEX;
-    shelf.index.get(name).and_then(|at| shelf.manuals.get(*at))
-}
-
-/// Returns the errors of the embedded manuals. Unless this is empty, no command may be considered understood.
-pub(crate) fn load_errors() -> &'static [String] {
-    &MANUAL_INDEX.load_errors
+    let at = MANUAL_INDEX.sections_by_name.get(name)?;
+    MANUAL_INDEX.sections.get(*at)?.manual().ok()
 }
 
 /// Returns the sorted names of all programs that have a manual.
 pub fn program_names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = MANUAL_INDEX.index.keys().map(String::as_str).collect();
+    let mut names: Vec<&str> = MANUAL_INDEX.sections_by_name.keys().copied().collect();
     names.sort_unstable();
     names
 }
 
+/// The embedded manuals by name. Reading all of them would take longer than reading a command, so each is read when it is needed.
 struct ManualIndex {
-    manuals: Vec<Manual>,
-    index: HashMap<String, usize>,
-    load_errors: Vec<String>,
+    sections: Vec<ManualSection>,
+    sections_by_name: HashMap<&'static str, usize>,
+}
+
+/// The part of a file that describes one program.
+struct ManualSection {
+    file: &'static str,
+    text: &'static str,
+    manual: OnceLock<Result<Manual, String>>,
 }
 
 static MANUAL_INDEX: LazyLock<ManualIndex> = LazyLock::new(|| {
-    let mut shelf = ManualIndex { manuals: Vec::new(), index: HashMap::new(), load_errors: Vec::new() };
+    let mut index = ManualIndex { sections: Vec::new(), sections_by_name: HashMap::new() };
     for (file, text) in embedded::MANUALS {
-        let sheet = match toml::from_str::<ManualFile>(text) {
-            Ok(sheet) => sheet,
-            Err(error) => {
-                shelf.load_errors.push(format!("`{file}`: {error}"));
-                continue;
+        for text in sections(text) {
+            for name in section_names(text) {
+                index.sections_by_name.insert(name, index.sections.len());
             }
-        };
-        for raw in sheet.manual {
-            match raw.build() {
-                Ok(mut manual) => {
-                    manual.runs_project_code = embedded::PROJECT_CODE.contains(file);
-                    manual.may_reach_others = manual.runs_project_code || embedded::CLIENTS.contains(file);
-                    let at = shelf.manuals.len();
-                    for name in &manual.names {
-                        if shelf.index.insert(name.clone(), at).is_some() {
-                            shelf.load_errors.push(format!("`{file}`: `{name}` has two manuals"));
-                        }
-                    }
-                    shelf.manuals.push(manual);
-                }
-                Err(why) => shelf.load_errors.push(format!("`{file}`: {why}")),
-            }
+            index.sections.push(ManualSection { file, text, manual: OnceLock::new() });
         }
     }
-    shelf
+    index
 });
+
+/// The line that begins a manual. Its sub-commands have other lines.
+const SECTION_LINE: &str = "[[manual]]\n";
+
+/// Splits the text of a file into its manuals.
+fn sections(text: &'static str) -> impl Iterator<Item = &'static str> {
+    let mut starts = text.match_indices(SECTION_LINE).map(|(start, _)| start).peekable();
+    std::iter::from_fn(move || {
+        let start = starts.next()?;
+        text.get(start..starts.peek().copied().unwrap_or(text.len()))
+    })
+}
+
+/// Returns the names of a manual without reading all of it. They stand on one line.
+fn section_names(section: &'static str) -> impl Iterator<Item = &'static str> {
+    let line = section.lines().find_map(|line| line.strip_prefix("names = ")).unwrap_or_default();
+    line.split('"').skip(1).step_by(2).flat_map(|synonyms| synonyms.split('|'))
+}
+
+impl ManualSection {
+    fn manual(&self) -> Result<&Manual, &str> {
+        self.manual.get_or_init(|| self.read()).as_ref().map_err(String::as_str)
+    }
+
+    fn read(&self) -> Result<Manual, String> {
+        let file = self.file;
+        let sheet: ManualFile = toml::from_str(self.text).map_err(|error| format!("`{file}`: {error}"))?;
+        let mut manuals = sheet.manual.into_iter();
+        let (Some(raw), None) = (manuals.next(), manuals.next()) else {
+            return Err(format!("`{file}`: not one manual"));
+        };
+        let mut manual = raw.build().map_err(|error| format!("`{file}`: {error}"))?;
+        manual.runs_project_code = embedded::PROJECT_CODE.contains(&file);
+        manual.may_reach_others = manual.runs_project_code || embedded::CLIENTS.contains(&file);
+        Ok(manual)
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -308,16 +330,30 @@ mod tests {
     const NOT_MANUALS: [&str; 5] =
         ["dangers.toml", "environment.toml", "npm-commands.toml", "python-modules.toml", "services.toml"];
 
+    fn all_manuals() -> impl Iterator<Item = &'static Manual> {
+        MANUAL_INDEX.sections.iter().map(|section| section.manual().unwrap())
+    }
+
+    // A manual that cannot be read is missing, so this test reads all of them.
     #[test]
     fn every_manual_can_be_read_and_gives_its_reason() {
-        assert_eq!(load_errors(), &[] as &[String]);
-        assert!(program_names().len() >= 150, "only {} programs", program_names().len());
+        let mut names = std::collections::BTreeSet::new();
         for (file, text) in embedded::MANUALS {
-            let sheet: ManualFile = toml::from_str(text).unwrap();
-            for raw in &sheet.manual {
+            let whole: ManualFile = toml::from_str(text).unwrap();
+            let of_file = || MANUAL_INDEX.sections.iter().filter(|section| section.file == *file);
+            assert_eq!(whole.manual.len(), of_file().count(), "{file}");
+            for (raw, section) in whole.manual.iter().zip(of_file()) {
                 assert!(raw.why.len() > 10, "{file}: {:?} has no reason", raw.names);
+                let manual = section.manual().unwrap();
+                assert_eq!(manual.names, section_names(section.text).collect::<Vec<_>>(), "{file}");
+                assert!(!manual.names.is_empty(), "{file}");
+                for name in &manual.names {
+                    assert!(names.insert(name.clone()), "{file}: `{name}` has two manuals");
+                    assert_eq!(find(name).unwrap().summary, raw.why);
+                }
             }
         }
+        assert!(names.len() >= 150, "only {} programs", names.len());
     }
 
     /// Parts of a long option that sound like a path or a host.
@@ -422,7 +458,7 @@ mod tests {
             }
         }
         let mut wrong = Vec::new();
-        for manual in &MANUAL_INDEX.manuals {
+        for manual in all_manuals() {
             check(manual, manual.names.first().unwrap(), &mut wrong);
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
@@ -431,7 +467,7 @@ mod tests {
     // req: P3
     #[test]
     fn a_program_with_sub_commands_says_what_another_first_word_is() {
-        for manual in &MANUAL_INDEX.manuals {
+        for manual in all_manuals() {
             let takes_operands = manual.operands.between.is_some() || !manual.operands.front.is_empty();
             let is_unknown = |role: &WordRole| *role == WordRole::Unknown;
             let all_unknown = manual.operands.front.iter().chain(&manual.operands.between).all(is_unknown);

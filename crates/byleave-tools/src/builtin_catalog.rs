@@ -44,33 +44,33 @@ pub fn builtin_catalog(
 ) -> Result<Catalog, RegisterError> {
     let catalog = Catalog::new();
     let jobs = offer.jobs.clone().unwrap_or_else(Jobs::disabled);
-    catalog.register(Bash::new(workplace.clone()).with_jobs(jobs.clone()))?;
+    catalog.register_generated(Bash::new(workplace.clone()).with_jobs(jobs.clone()))?;
     if jobs.outlive_calls() {
-        catalog.register(bash_output(&jobs))?;
-        catalog.register(bash_kill(&jobs))?;
+        catalog.register_generated(bash_output(&jobs))?;
+        catalog.register_generated(bash_kill(&jobs))?;
     }
-    catalog.register(read_file(workplace))?;
-    catalog.register(list_dir(workplace))?;
-    catalog.register(list_files(workplace))?;
-    catalog.register(glob(workplace))?;
-    catalog.register(grep(workplace))?;
-    catalog.register(write_file(workplace))?;
-    catalog.register(edit(workplace))?;
-    catalog.register(multi_edit(workplace))?;
-    catalog.register(apply_patch(workplace))?;
+    catalog.register_generated(read_file(workplace))?;
+    catalog.register_generated(list_dir(workplace))?;
+    catalog.register_generated(list_files(workplace))?;
+    catalog.register_generated(glob(workplace))?;
+    catalog.register_generated(grep(workplace))?;
+    catalog.register_generated(write_file(workplace))?;
+    catalog.register_generated(edit(workplace))?;
+    catalog.register_generated(multi_edit(workplace))?;
+    catalog.register_generated(apply_patch(workplace))?;
     match offer.allow_delete {
-        true => drop(catalog.register(delete_file(workplace))?),
+        true => drop(catalog.register_generated(delete_file(workplace))?),
         false => catalog.set_disabled("delete_file", DELETE_DISABLED),
     }
-    catalog.register(web_fetch(Fetcher::new()))?;
+    catalog.register_generated(web_fetch(Fetcher::new()))?;
     let todos = workplace.store_dir.join("todos");
-    catalog.register(todo_write(todos.clone()))?;
-    catalog.register(todo_read(todos))?;
-    catalog.register(diagnostics(workplace.clone()))?;
-    catalog.register(Undo::new(workplace.clone()))?;
+    catalog.register_generated(todo_write(todos.clone()))?;
+    catalog.register_generated(todo_read(todos))?;
+    catalog.register_generated(diagnostics(workplace.clone()))?;
+    catalog.register_generated(Undo::new(workplace.clone()))?;
     if let Some(ledger) = &offer.ledger {
-        catalog.register(read_output(Arc::clone(ledger)))?;
+        catalog.register_generated(read_output(Arc::clone(ledger)))?;
     }
-    catalog.register(tool_search(&catalog))?;
+    catalog.register_generated(tool_search(&catalog))?;
     Ok(catalog)
 }

@@ -76,7 +76,7 @@ pub(super) fn register_tool(
             changes_files && dialect.reports_file_changes() && !workspace.is_empty()
         });
         let edits = place.map(|place| EditContext::new(dialect, tool, place)).transpose()?.map(Arc::new);
-        catalog.replace(AgentTool { manifest, tool: tool.to_owned(), edits })?;
+        catalog.replace_generated(AgentTool { manifest, tool: tool.to_owned(), edits })?;
     }
     Ok(name)
 }

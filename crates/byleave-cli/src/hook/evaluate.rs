@@ -76,7 +76,7 @@ impl HookEvaluator {
         })?;
         let options = options.in_directory(real)?;
         let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
-        gate.catalog().replace(post_tool_report::ReportedRunTool::new())?;
+        gate.catalog().replace_generated(post_tool_report::ReportedRunTool::new())?;
         let state = options.state.canonicalize().context("cannot find the state directory")?;
         let policy = house.policy(&options, &options.cwd)?;
         Ok(Self {

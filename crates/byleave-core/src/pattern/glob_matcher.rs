@@ -1,10 +1,11 @@
 //! Matches a text against many globs at once.
 //!
 //! Most globs of rules are one path, everything beneath a path, or a name in any directory. These are looked up. The others are one
-//! regular expression with a lazy DFA. `globset` compiles many full DFAs instead, which took a third of the processor time of a program
-//! that judges one command.
+//! regular expression with a lazy DFA, compiled when it is first needed: a program that judges one command needs few of them. `globset`
+//! compiles many full DFAs instead, which took a third of the processor time of such a program.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use globset::Glob;
 use regex_automata::meta::{BuildError, Config, Regex};
@@ -27,11 +28,16 @@ pub(crate) struct GlobMatcher {
     others: Option<OtherGlobs>,
 }
 
+/// Globs with at most this many bytes of regular expressions are never too large once compiled, so they are compiled when they are needed.
+const LAZY_BYTES_MAX: usize = 32 << 10;
+
 #[derive(Clone, Debug)]
 struct OtherGlobs {
-    regex: Regex,
-    /// The position of each pattern of the regular expression.
+    globs: Vec<Glob>,
+    /// The position of each glob in the list that all were compiled from.
     positions: Vec<usize>,
+    /// `None` if they are too large after all. Then they are matched one by one.
+    regex: OnceLock<Option<Regex>>,
 }
 
 impl GlobMatcher {
@@ -49,14 +55,14 @@ impl GlobMatcher {
             } else if let Some(name) = text.strip_prefix("**/").filter(|name| is_name(name)) {
                 (&mut compiled.names, name)
             } else {
-                others.push(glob.regex());
+                others.push(glob.clone());
                 positions.push(position);
                 continue;
             };
             table.entry(key.to_owned()).or_default().push(position);
         }
         if !others.is_empty() {
-            compiled.others = Some(OtherGlobs { regex: compile(&others)?, positions });
+            compiled.others = Some(OtherGlobs::new(others, positions)?);
         }
         Ok(compiled)
     }
@@ -70,16 +76,14 @@ impl GlobMatcher {
     /// Checks whether some glob matches the text.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         self.looked_up(text).next().is_some()
-            || self.others.as_ref().is_some_and(|others| others.regex.is_match(text))
+            || self.others.as_ref().is_some_and(|others| others.is_match(text))
     }
 
     /// Calls a function with the position of each glob that matches the text.
     pub(crate) fn for_each_match(&self, text: &str, mut found: impl FnMut(usize)) {
         self.looked_up(text).flatten().copied().for_each(&mut found);
-        let Some(OtherGlobs { regex, positions }) = &self.others else { return };
-        let mut matching = PatternSet::new(regex.pattern_len());
-        regex.which_overlapping_matches(&Input::new(text), &mut matching);
-        matching.iter().filter_map(|pattern| positions.get(pattern.as_usize()).copied()).for_each(found);
+        let Some(others) = &self.others else { return };
+        others.for_each_match(text, found);
     }
 
     fn looked_up<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a Vec<usize>> {
@@ -87,6 +91,38 @@ impl GlobMatcher {
         let slashes = text.match_indices('/').filter(|_| !self.trees.is_empty());
         let trees = slashes.filter_map(|(slash, _)| self.trees.get(text.get(..slash)?));
         self.literals.get(text).into_iter().chain(self.names.get(name)).chain(trees)
+    }
+}
+
+impl OtherGlobs {
+    fn new(globs: Vec<Glob>, positions: Vec<usize>) -> Result<Self, Box<BuildError>> {
+        let bytes: usize = globs.iter().map(|glob| glob.regex().len()).sum();
+        let regex =
+            if bytes > LAZY_BYTES_MAX { OnceLock::from(Some(compile(&globs)?)) } else { OnceLock::new() };
+        Ok(Self { globs, positions, regex })
+    }
+
+    fn regex(&self) -> Option<&Regex> {
+        self.regex.get_or_init(|| compile(&self.globs).ok()).as_ref()
+    }
+
+    fn is_match(&self, text: &str) -> bool {
+        match self.regex() {
+            Some(regex) => regex.is_match(text),
+            None => self.globs.iter().any(|glob| glob.compile_matcher().is_match(text)),
+        }
+    }
+
+    fn for_each_match(&self, text: &str, found: impl FnMut(usize)) {
+        let Some(regex) = self.regex() else {
+            let matching = |(glob, position): (&Glob, &usize)| {
+                glob.compile_matcher().is_match(text).then_some(*position)
+            };
+            return self.globs.iter().zip(&self.positions).filter_map(matching).for_each(found);
+        };
+        let mut matching = PatternSet::new(regex.pattern_len());
+        regex.which_overlapping_matches(&Input::new(text), &mut matching);
+        matching.iter().filter_map(|pattern| self.positions.get(pattern.as_usize()).copied()).for_each(found);
     }
 }
 
@@ -98,7 +134,8 @@ fn is_name(glob: &str) -> bool {
     !glob.is_empty() && is_literal(glob) && !glob.contains('/')
 }
 
-fn compile(regexes: &[&str]) -> Result<Regex, Box<BuildError>> {
+fn compile(globs: &[Glob]) -> Result<Regex, Box<BuildError>> {
+    let regexes: Vec<&str> = globs.iter().map(Glob::regex).collect();
     let config = Config::new()
         .match_kind(MatchKind::All)
         .utf8_empty(false)
@@ -108,7 +145,7 @@ fn compile(regexes: &[&str]) -> Result<Regex, Box<BuildError>> {
         .nfa_size_limit(Some(SIZE_MAX))
         .hybrid_cache_capacity(SIZE_MAX);
     let syntax = syntax::Config::new().utf8(false).dot_matches_new_line(true);
-    Regex::builder().configure(config).syntax(syntax).build_many(regexes).map_err(Box::new)
+    Regex::builder().configure(config).syntax(syntax).build_many(&regexes).map_err(Box::new)
 }
 
 #[cfg(test)]
@@ -142,13 +179,19 @@ mod tests {
         ) {
             let globs: Vec<Glob> = globs.iter().filter_map(|pieces| parse_glob(&pieces.concat()).ok()).collect();
             let of_globset = globset::GlobSet::new(globs.iter().cloned()).unwrap();
-            let ours = GlobMatcher::new(&globs).unwrap();
+            let compiled = GlobMatcher::new(&globs).unwrap();
+            let mut one_by_one = compiled.clone();
+            if let Some(others) = &mut one_by_one.others {
+                others.regex = OnceLock::from(None);
+            }
             for text in texts {
-                let mut found = Vec::new();
-                ours.for_each_match(&text, |position| found.push(position));
-                found.sort_unstable();
-                prop_assert_eq!(&found, &of_globset.matches(&text), "{:?} of {:?}", text, globs);
-                prop_assert_eq!(ours.is_match(&text), !found.is_empty());
+                for ours in [&compiled, &one_by_one] {
+                    let mut found = Vec::new();
+                    ours.for_each_match(&text, |position| found.push(position));
+                    found.sort_unstable();
+                    prop_assert_eq!(&found, &of_globset.matches(&text), "{:?} of {:?}", text, globs);
+                    prop_assert_eq!(ours.is_match(&text), !found.is_empty());
+                }
             }
         }
     }
@@ -158,5 +201,19 @@ mod tests {
     fn globs_that_are_too_large_are_an_error() {
         let glob = parse_glob(&"[!a]*".repeat(200_000)).unwrap();
         assert!(GlobMatcher::new(&[glob]).is_err());
+    }
+
+    // req: P8
+    #[test]
+    fn globs_that_are_compiled_later_are_never_too_large() {
+        for piece in ["[!a]*", "?", "*/**/", "[a-cx-z0-9_.]", "{a,b}{c,d}", "é", "a", "[é-ü]", "{a*,[!b]?}"]
+        {
+            let of_length = |count: usize| parse_glob(&format!("**/*{}", piece.repeat(count)));
+            // Braces are limited before.
+            let counts = std::iter::successors(Some(LAZY_BYTES_MAX), |count| Some(count * 9 / 10));
+            let fits = |glob: &Glob| glob.regex().len() <= LAZY_BYTES_MAX;
+            let largest = counts.take(200).filter_map(|count| of_length(count).ok()).find(fits);
+            assert!(compile(&[largest.unwrap()]).is_ok(), "{piece}");
+        }
     }
 }

@@ -57,7 +57,7 @@ enum SubschemaShape {
 }
 
 /// The complexity of a schema.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SchemaComplexity {
     /// In how many places the expanded schema refers to itself.
     pub(super) loops: u64,

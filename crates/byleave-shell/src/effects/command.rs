@@ -20,9 +20,6 @@ const NETWORK_CLIENTS: [&str; 29] = [
 
 impl CommandAnalyzer<'_> {
     pub(super) fn analyze(mut self) -> CommandEffects {
-        if let Some(fault) = manual::load_errors().first() {
-            self.add_unknown(format!("the manuals are invalid: {fault}"));
-        }
         if let Some(fault) = danger::load_error() {
             self.add_unknown(format!("the list of dangers is invalid: {fault}"));
         }

@@ -11,9 +11,10 @@ use byleave_gate::catalog::CatalogEntry;
 use byleave_gate::core::manifest::{ArgumentRole, Manifest, PermissionClass};
 use byleave_gate::ledger::memory::MemoryLedger;
 use byleave_gate::provider_formats::{self, ProviderFormat};
+use byleave_gate::schema::{JsonLimits, Validator};
 use byleave_gate::tool::ToolContext;
 use byleave_tools::{BuiltinToolOptions, ExecutionEnv, JobLimits, Jobs, builtin_catalog};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Every tool that can be offered, by name.
 fn entries() -> Vec<Arc<CatalogEntry>> {
@@ -43,6 +44,55 @@ fn every_tool_has_its_page() {
         fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let strange: Vec<String> = there.filter(|name| !pages.iter().any(|(page, _)| page == name)).collect();
     assert!(strange.is_empty(), "pages of tools that are not there: {strange:?}");
+}
+
+// req: T2
+#[test]
+fn a_schema_that_is_compiled_for_its_first_call_checks_what_others_check() {
+    let odd = || {
+        [
+            json!(null),
+            json!(true),
+            json!(7),
+            json!(-7.5),
+            json!("x"),
+            json!([]),
+            json!({}),
+            json!(["x"]),
+            json!([{"path": 1}]),
+        ]
+    };
+    let (mut valid, mut invalid) = (0, 0);
+    for entry in entries() {
+        let schema = &entry.manifest().input_schema;
+        let at_once = Validator::new(schema).unwrap();
+        let names: Vec<String> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let with_required = |value: &Value| -> serde_json::Map<String, Value> {
+            required.iter().map(|name| ((*name).to_owned(), value.clone())).collect()
+        };
+        let mut cases = vec![json!({}), json!({"no such argument": 1})];
+        for value in odd() {
+            cases.push(with_required(&value).into());
+            for name in &names {
+                let mut arguments = with_required(&json!("x"));
+                arguments.insert(name.clone(), value.clone());
+                cases.push(arguments.into());
+            }
+        }
+        for arguments in cases {
+            let checked = entry.validator().check(&arguments, &JsonLimits::ARGUMENTS);
+            assert_eq!(
+                checked,
+                at_once.check(&arguments, &JsonLimits::ARGUMENTS),
+                "{}: {arguments}",
+                entry.name()
+            );
+            if checked.is_ok() { valid += 1 } else { invalid += 1 }
+        }
+    }
+    assert!(valid > 50 && invalid > 500, "{valid} {invalid}");
 }
 
 // req: T9
