@@ -108,12 +108,19 @@ impl Pattern {
             Self::Read(glob) | Self::Write(glob) | Self::Delete(glob) | Self::Invoke(glob) => {
                 parse_glob(glob).map(|_| ())
             }
+            Self::Reach(host) | Self::Send(host) => parse_host_pattern(host).map(|_| ()),
+            Self::Run(_) | Self::RunExact(_) | Self::Plan(_) => self.check_not_empty(),
+        }
+    }
+
+    /// Checks what compiling the pattern does not check.
+    pub(crate) fn check_not_empty(&self) -> Result<(), PatternError> {
+        match self {
             Self::Run(words) | Self::RunExact(words) if words.first().is_none_or(String::is_empty) => {
                 Err(PatternError::EmptyRun)
             }
             Self::Plan(effects) if effects.is_empty() => Err(PatternError::EmptyPlan),
-            Self::Run(_) | Self::RunExact(_) | Self::Plan(_) => Ok(()),
-            Self::Reach(host) | Self::Send(host) => parse_host_pattern(host).map(|_| ()),
+            _ => Ok(()),
         }
     }
 
@@ -200,7 +207,7 @@ impl PatternMatcher {
 
     /// Compiles a pattern for this certainty, or returns its error.
     pub fn with_certainty(pattern: Pattern, sense: MatchCertainty) -> Result<Self, PatternError> {
-        pattern.check()?;
+        pattern.check_not_empty()?;
         let (mut exact, mut folded, mut above, mut host) = (Vec::new(), Vec::new(), Vec::new(), None);
         match (&pattern, sense) {
             (

@@ -1,8 +1,8 @@
 //! Matches a text against many globs at once.
 //!
-//! Most globs of rules are one path, everything beneath a path, or a name in any directory. These are looked up. The others are one
-//! regular expression with a lazy DFA, compiled when it is first needed: a program that judges one command needs few of them. `globset`
-//! compiles many full DFAs instead, which took a third of the processor time of such a program.
+//! Most globs of rules are one path, everything beneath a path, or a name in any directory, perhaps with alternatives. These are looked up. The
+//! others are one regular expression with a lazy DFA, compiled when it is first needed: a program that judges one command needs few of them.
+//! `globset` compiles many full DFAs instead, which took a third of the processor time of such a program.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -20,13 +20,23 @@ const SIZE_MAX: usize = 10 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GlobMatcher {
     /// The globs without wildcards, by text.
-    literals: HashMap<String, Vec<usize>>,
+    literals: GlobTable,
     /// The globs `DIR/**`, by `DIR`.
-    trees: HashMap<String, Vec<usize>>,
-    /// The globs `**/NAME`, by `NAME`.
-    names: HashMap<String, Vec<usize>>,
+    trees: GlobTable,
+    /// The globs `**/PATH`, by `PATH`.
+    ends: GlobTable,
+    /// The globs `**/PATH/**`, by `PATH`.
+    middles: GlobTable,
+    /// The number of steps of the longest path in `middles`.
+    middle_steps_max: usize,
     others: Option<OtherGlobs>,
 }
+
+/// The positions of globs, by the part of them that has no wildcards.
+type GlobTable = HashMap<String, Vec<usize>>;
+
+/// The maximum number of globs that the alternatives of one glob are expanded to.
+const ALTERNATIVES_MAX: usize = 64;
 
 /// Globs with at most this many bytes of regular expressions are never too large once compiled, so they are compiled when they are needed.
 const LAZY_BYTES_MAX: usize = 32 << 10;
@@ -47,19 +57,16 @@ impl GlobMatcher {
         let mut others = Vec::new();
         let mut positions = Vec::new();
         for (position, glob) in globs.iter().enumerate() {
-            let text = glob.glob();
-            let (table, key) = if is_literal(text) {
-                (&mut compiled.literals, text)
-            } else if let Some(directory) = text.strip_suffix("/**").filter(|text| is_literal(text)) {
-                (&mut compiled.trees, directory)
-            } else if let Some(name) = text.strip_prefix("**/").filter(|name| is_name(name)) {
-                (&mut compiled.names, name)
+            let alternatives = expand_alternatives(glob.glob());
+            if alternatives.iter().all(|text| GlobShape::of(text).is_some()) {
+                alternatives
+                    .iter()
+                    .filter_map(|text| GlobShape::of(text))
+                    .for_each(|shape| compiled.add(shape, position));
             } else {
                 others.push(glob.clone());
                 positions.push(position);
-                continue;
-            };
-            table.entry(key.to_owned()).or_default().push(position);
+            }
         }
         if !others.is_empty() {
             compiled.others = Some(OtherGlobs::new(others, positions)?);
@@ -67,10 +74,23 @@ impl GlobMatcher {
         Ok(compiled)
     }
 
+    fn add(&mut self, shape: GlobShape<'_>, position: usize) {
+        let (table, key) = match shape {
+            GlobShape::Literal(text) => (&mut self.literals, text),
+            GlobShape::Tree(directory) => (&mut self.trees, directory),
+            GlobShape::End(path) => (&mut self.ends, path),
+            GlobShape::Middle(path) => {
+                self.middle_steps_max = self.middle_steps_max.max(path.split('/').count());
+                (&mut self.middles, path)
+            }
+        };
+        table.entry(key.to_owned()).or_default().push(position);
+    }
+
     /// Checks whether there are no globs.
     pub(crate) fn is_empty(&self) -> bool {
         self.others.is_none()
-            && [&self.literals, &self.trees, &self.names].iter().all(|table| table.is_empty())
+            && [&self.literals, &self.trees, &self.ends, &self.middles].iter().all(|table| table.is_empty())
     }
 
     /// Checks whether some glob matches the text.
@@ -79,7 +99,7 @@ impl GlobMatcher {
             || self.others.as_ref().is_some_and(|others| others.is_match(text))
     }
 
-    /// Calls a function with the position of each glob that matches the text.
+    /// Calls a function with the position of each glob that matches the text, at least once.
     pub(crate) fn for_each_match(&self, text: &str, mut found: impl FnMut(usize)) {
         self.looked_up(text).flatten().copied().for_each(&mut found);
         let Some(others) = &self.others else { return };
@@ -87,11 +107,67 @@ impl GlobMatcher {
     }
 
     fn looked_up<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a Vec<usize>> {
-        let name = text.rsplit('/').next().unwrap_or(text);
-        let slashes = text.match_indices('/').filter(|_| !self.trees.is_empty());
-        let trees = slashes.filter_map(|(slash, _)| self.trees.get(text.get(..slash)?));
-        self.literals.get(text).into_iter().chain(self.names.get(name)).chain(trees)
+        let slashes =
+            |is_needed: bool| text.match_indices('/').map(|(slash, _)| slash).filter(move |_| is_needed);
+        let starts = |is_needed: bool| {
+            slashes(is_needed).map(|slash| slash.saturating_add(1)).chain(is_needed.then_some(0))
+        };
+        let trees = slashes(!self.trees.is_empty()).filter_map(|slash| self.trees.get(text.get(..slash)?));
+        let ends = starts(!self.ends.is_empty()).filter_map(|start| self.ends.get(text.get(start..)?));
+        let middles =
+            starts(!self.middles.is_empty()).filter_map(|start| text.get(start..)).flat_map(|rest| {
+                let stops = rest.match_indices('/').take(self.middle_steps_max);
+                stops.filter_map(|(stop, _)| self.middles.get(rest.get(..stop)?))
+            });
+        self.literals.get(text).into_iter().chain(ends).chain(trees).chain(middles)
     }
+}
+
+/// A glob whose wildcards are only `**` at its ends.
+enum GlobShape<'g> {
+    Literal(&'g str),
+    Tree(&'g str),
+    End(&'g str),
+    Middle(&'g str),
+}
+
+impl<'g> GlobShape<'g> {
+    fn of(glob: &'g str) -> Option<Self> {
+        let shape: fn(&'g str) -> Self = match (glob.starts_with("**/"), glob.ends_with("/**")) {
+            (false, false) => Self::Literal,
+            (false, true) => Self::Tree,
+            (true, false) => Self::End,
+            (true, true) => Self::Middle,
+        };
+        let key = glob.strip_prefix("**/").unwrap_or(glob);
+        let key = key.strip_suffix("/**").unwrap_or(key);
+        let is_plain = is_literal(key) && !(key.is_empty() && glob.contains('*'));
+        is_plain.then(|| shape(key))
+    }
+}
+
+/// Returns globs that together match what this one matches: one for each alternative, if these are plain names.
+fn expand_alternatives(glob: &str) -> Vec<String> {
+    let mut expanded = vec![String::new()];
+    let mut rest = glob;
+    while let Some((before, inside, after)) = rest
+        .split_once('{')
+        .and_then(|(before, rest)| rest.split_once('}').map(|(inside, after)| (before, inside, after)))
+    {
+        let are_plain =
+            inside.split(',').all(|choice| !choice.is_empty() && is_literal(choice) && !choice.contains('/'));
+        let count = expanded.len().saturating_mul(inside.split(',').count());
+        if !are_plain || before.contains(['[', '\\']) || count > ALTERNATIVES_MAX {
+            return vec![glob.to_owned()];
+        }
+        let join = |start: &String| {
+            inside.split(',').map(|choice| format!("{start}{before}{choice}")).collect::<Vec<_>>()
+        };
+        expanded = expanded.iter().flat_map(join).collect();
+        rest = after;
+    }
+    expanded.iter_mut().for_each(|start| start.push_str(rest));
+    expanded
 }
 
 impl OtherGlobs {
@@ -130,10 +206,6 @@ fn is_literal(glob: &str) -> bool {
     !glob.contains(['*', '?', '[', ']', '{', '}', '\\'])
 }
 
-fn is_name(glob: &str) -> bool {
-    !glob.is_empty() && is_literal(glob) && !glob.contains('/')
-}
-
 fn compile(globs: &[Glob]) -> Result<Regex, Box<BuildError>> {
     let regexes: Vec<&str> = globs.iter().map(Glob::regex).collect();
     let config = Config::new()
@@ -158,8 +230,8 @@ mod tests {
     /// Pieces that globs and texts are made of, so that they often match.
     fn piece() -> impl Strategy<Value = String> {
         prop::sample::select(vec![
-            "a", "b", ".env", "é", "É", "/", "/", "//", "**/", "/**", "*", "?", "[ab]", "[!a]", "{a,b/c}",
-            "\\*", "\n", "]",
+            "a", "b", ".env", "é", "É", "/", "/", "//", "**/", "**/", "/**", "/**", "*", "?", "[ab]", "[!a]",
+            "{a,b/c}", "{a,b}", "{b,.env}", "{a}", "{,a}", "[{a,b}]", "\\{", "\\*", "\n", "]",
         ])
         .prop_map(str::to_owned)
     }
@@ -189,6 +261,7 @@ mod tests {
                     let mut found = Vec::new();
                     ours.for_each_match(&text, |position| found.push(position));
                     found.sort_unstable();
+                    found.dedup();
                     prop_assert_eq!(&found, &of_globset.matches(&text), "{:?} of {:?}", text, globs);
                     prop_assert_eq!(ours.is_match(&text), !found.is_empty());
                 }

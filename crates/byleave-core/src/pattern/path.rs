@@ -61,7 +61,10 @@ impl FoldedGlob {
         // A rule about everything in a directory includes the directory, because reading it reads its contents.
         let itself = glob.strip_suffix("/**").filter(|itself| !itself.is_empty());
         let globs: Vec<&str> = [glob].into_iter().chain(itself).collect();
-        let folded = globs.iter().map(|glob| parse_glob(&fold(glob))).collect::<Result<_, _>>()?;
+        // An error is about the glob as it was written.
+        let as_written = |error, glob: &str| parse_glob(glob).err().unwrap_or(error);
+        let fold_one = |glob: &&str| parse_glob(&fold(glob)).map_err(|error| as_written(error, glob));
+        let folded = globs.iter().map(fold_one).collect::<Result<_, _>>()?;
         // A class that excludes letters excludes different ones once it is folded, so both forms are tested.
         let classes = glob.contains('[');
         let exact =

@@ -225,7 +225,7 @@ impl PatternIndexBuilder {
         sense: MatchCertainty,
         rule: RuleNumber,
     ) -> Result<(), PatternError> {
-        pattern.check()?;
+        pattern.check_not_empty()?;
         match pattern {
             Pattern::Read(glob) => self.read.add(glob, sense, rule)?,
             Pattern::Write(glob) => self.write.add(glob, sense, rule)?,
