@@ -167,6 +167,7 @@ impl ResolvedOptions {
             codex: set("CODEX_HOME"),
             copilot: set("COPILOT_HOME"),
             xdg_config: set("XDG_CONFIG_HOME"),
+            system: PathBuf::from("/etc"),
         })
     }
 

@@ -2,9 +2,11 @@
 //! environment.
 
 mod agents;
+mod codex;
 mod commands;
 mod container;
 mod environment;
+mod hook_call;
 #[cfg(feature = "serve")]
 mod webhooks;
 

@@ -7,6 +7,7 @@ mod apply;
 mod plan;
 mod report;
 mod revert;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde_json::{Value, json};
 
 use self::plan::InitPlan;
+use self::trust::HookTrust;
 use crate::agent_configs::{self, ProgramPaths};
 use crate::call_display::table;
 use crate::command::doctor::cannot_run;
@@ -24,7 +26,7 @@ use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::init_journal::{self, InitJournal};
-use crate::resolved_options::ResolvedOptions;
+use crate::resolved_options::{ResolvedOptions, real_path};
 
 #[derive(Debug, Group)]
 pub(crate) struct InitArgs {
@@ -60,14 +62,20 @@ pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Cons
 }
 
 /// Returns the paths of this program and its hook. With a missing hook, an agent would go ahead or stop altogether.
-pub(crate) fn programs() -> Result<ProgramPaths> {
+pub(crate) fn programs(options: &ResolvedOptions) -> Result<ProgramPaths> {
     let gateway = std::env::current_exe()?;
     let hook = gateway.with_file_name("byleave-hook");
     if !hook.is_file() {
         let missing = CliError::new(format!("there is no `{}`", hook.display()));
         return Err(missing.hint("install `byleave-hook` in the same directory as this program").into());
     }
-    Ok(ProgramPaths { gateway, hook })
+    Ok(ProgramPaths { gateway, hook, state: real_state(options)? })
+}
+
+/// Returns the state directory with its links resolved, as the line of a prepared call names it.
+pub(crate) fn real_state(options: &ResolvedOptions) -> Result<PathBuf> {
+    let cannot = || CliError::new(format!("cannot find the state directory `{}`", options.state.display()));
+    Ok(PathBuf::from(real_path(&options.state)?.ok_or_else(cannot)?))
 }
 
 fn set_up(
@@ -77,13 +85,18 @@ fn set_up(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let plan = InitPlan::new(agent, project, &programs()?, options)?;
+    let programs = programs(options)?;
+    let plan = InitPlan::new(agent, project, &programs, options)?;
+    let mut trust = HookTrust::NotNeeded;
     if is_dry {
         report::diffs(&plan.texts(), screen);
-    } else if plan.changes_something() {
-        apply::apply(&plan, options)?;
+    } else {
+        if plan.changes_something() {
+            apply::apply(&plan, options)?;
+        }
+        trust = trust::trust_hooks(&plan, &programs, options);
     }
-    report::print_plan(&plan, is_dry, cannot_run(options).as_ref(), screen);
+    report::print_plan(&plan, is_dry, &trust, cannot_run(options).as_ref(), screen);
     Ok(ExitStatus::Completed)
 }
 

@@ -1,11 +1,14 @@
 //! Reports what was done or would be done. Secrets are masked and control characters escaped.
 
+use byleave_hook::AgentKind;
 use diffy::DiffOptions;
 use serde_json::{Value, json};
 
 use super::plan::{FileDiffView, InitPlan};
 use super::revert::RevertPlan;
+use super::trust::HookTrust;
 use crate::agent_configs;
+use crate::call_display::format_count;
 use crate::config_edit::mask_secrets;
 use crate::console::{Console, Tone, one_line, prose};
 
@@ -36,6 +39,7 @@ fn diff(shown: &FileDiffView<'_>) -> String {
 pub(super) fn print_plan(
     plan: &InitPlan,
     is_dry: bool,
+    trust: &HookTrust,
     cannot_run: Option<&(String, String)>,
     screen: &mut Console,
 ) {
@@ -55,6 +59,7 @@ pub(super) fn print_plan(
             "ungoverned": plan.not_moved,
             "notes": plan.notes,
             "still_to_do": still,
+            "hooks_trusted": !matches!(trust, HookTrust::ByPerson(_)),
             "enforced": agent_configs::enforcement_summary(plan.agent),
             "commands": { "run": cannot_run.is_none(), "reason": cannot_run.map(|(why, _)| why) },
         }));
@@ -70,13 +75,22 @@ pub(super) fn print_plan(
     for stays in &plan.not_moved {
         screen.message_with_tone(Tone::Bad, "not governed:", &prose(stays));
     }
-    if !plan.changes_something() {
+    if let HookTrust::ByPerson(why) = trust {
+        let what = format!("{name} skips our hooks until you trust them: {why}");
+        screen.message_with_tone(Tone::Bad, "not governed:", &prose(&what));
+        screen.hint("in Codex, type `/hooks` and trust all byleave hooks; `byleave doctor` shows whether it runs them");
+    }
+    if !plan.changes_something() && !matches!(trust, HookTrust::Trusted(1..)) {
         screen.line(&format!("{name} is set up; nothing was changed"));
         return;
     }
     if is_dry {
         let flag = if plan.project.is_some() { " --project" } else { "" };
         screen.line(&format!("nothing was changed: `byleave init {name}{flag}` makes these changes"));
+        if plan.agent == AgentKind::Codex {
+            screen
+                .line("it also trusts these hooks in `config.toml` of Codex, by the hashes that Codex lists");
+        }
         return;
     }
     screen.title(&format!("{name} is set up"));
@@ -86,6 +100,12 @@ pub(super) fn print_plan(
     }
     for (theirs, ours) in &plan.moved {
         screen.line(&format!("  moved   {} behind the gateway, as {ours}", one_line(theirs)));
+    }
+    if let HookTrust::Trusted(count @ 1..) = trust {
+        screen.line(&format!(
+            "  trusted {} in `config.toml` of Codex, which skips hooks that nobody trusts",
+            format_count(*count as u64, "hook")
+        ));
     }
     screen.line(&format!("  {}", agent_configs::enforcement_summary(plan.agent)));
     for step in still {
