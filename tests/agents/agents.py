@@ -169,7 +169,6 @@ AGENTS = [
             "headless, all tools": (False, ["--allow-all-tools", "-p", "PROMPT"], {}),
             "interactive": (True, ["-i", "PROMPT"], {}),
         },
-        switched_off=(".github/copilot/settings.json", '{"disableAllHooks": true}'),
         subagent=("task", {"agent_type": "general-purpose", "description": "d", "name": "n", "mode": "sync"}, "prompt"),
     ),
     Agent(

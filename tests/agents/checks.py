@@ -199,8 +199,8 @@ def switched_off(trial):
     path = trial.work / path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    said = trial.play([{"shell": "touch unhooked.txt"}], trial.agent.unguarded, limit_s=60)
-    is_off = (trial.work / "unhooked.txt").exists()
+    said = trial.play([{"shell": "cat .env"}], trial.agent.unguarded, limit_s=60)
+    is_off = SECRET in "".join(said.results)
     found = doctor(trial)
     is_known = bool(found) and not any(check["ok"] for check in found)
     yield "`doctor` says so if a project switches the hook off", is_off and is_known, [is_off, found, said.results]

@@ -72,13 +72,24 @@ pub(crate) fn hook_commands(
     lines.collect()
 }
 
+/// Returns the name of the agent's program.
+pub(crate) const fn program_name(agent: AgentKind) -> &'static str {
+    match agent {
+        AgentKind::ClaudeCode => "claude",
+        AgentKind::Codex => "codex",
+        AgentKind::Gemini => "gemini",
+        AgentKind::Cursor => "cursor-agent",
+        AgentKind::Goose => "goose",
+        AgentKind::Copilot => "copilot",
+    }
+}
+
 /// Says how the doctor knows that the agent starts our hook.
 pub(crate) const fn doctor_limits(agent: AgentKind) -> &'static str {
     match agent {
-        AgentKind::Codex => "its hook denied a call that must be denied, and Codex lists it as trusted",
+        AgentKind::Codex => "a test call was denied, and Codex lists the hooks as trusted",
         _ => {
-            "its hook denied a call that must be denied, and its settings start it; the agent lists no hooks without a \
-             model, so this is all that can be known"
+            "a test call was denied, and the settings start the hook; this agent lists no hooks, so no more can be known"
         }
     }
 }

@@ -67,7 +67,8 @@ pub(crate) fn listed_hooks(program: &Path, directory: &str) -> Result<Vec<Listed
     let mut stdin = server.0.stdin.take().context("codex has no input")?;
     let stdout = server.0.stdout.take().context("codex has no output")?;
     for request in requests {
-        stdin.write_all(format!("{request}\n").as_bytes()).context("cannot ask codex for its hooks")?;
+        // A program that has ended gives no answer, which is noticed below.
+        drop(stdin.write_all(format!("{request}\n").as_bytes()));
     }
     let (found, answer) = mpsc::channel();
     // A detached thread, because a program that hangs would keep the reader forever.

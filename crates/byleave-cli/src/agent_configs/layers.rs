@@ -53,17 +53,10 @@ pub(crate) fn settings_layers(
         ]
         .map(layer(FileFormat::Json))
         .into(),
+        // Seen with 1.0.102: no other file switches off the hooks of this one.
         AgentKind::Copilot => {
             let own = places.own(places.copilot.as_ref(), ".copilot");
-            [
-                own.join("config.json"),
-                own.join("settings.json"),
-                own.join("hooks/byleave.json"),
-                directory.join(".github/copilot/settings.json"),
-                directory.join(".github/copilot/settings.local.json"),
-            ]
-            .map(layer(FileFormat::Json))
-            .into()
+            [own.join("hooks/byleave.json")].map(layer(FileFormat::Json)).into()
         }
         AgentKind::Cursor | AgentKind::Goose => Vec::new(),
     }

@@ -92,6 +92,11 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     Ok(status)
 }
 
+/// Checks the agents that were set up.
+pub(crate) fn agent_checks(options: &ResolvedOptions) -> Vec<DoctorFinding> {
+    agents::findings(options)
+}
+
 /// Returns why ordinary commands cannot run with these options, and a remedy.
 pub(crate) fn cannot_run(options: &ResolvedOptions) -> Option<(String, String)> {
     match ContainerProbe::run(options) {

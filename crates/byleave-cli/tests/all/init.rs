@@ -1,6 +1,7 @@
 //! `byleave init` on realistic settings: comments, odd indentation, servers with secrets, and existing hooks.
 
 mod broken;
+mod first_run;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -517,7 +518,6 @@ fn codex_runs_our_hooks_and_our_commands_or_the_doctor_says_so() {
     let before = home.files();
     home.done(&["init", "codex"]);
     let settings = home.read(".codex/config.toml");
-    let rules = home.read(".codex/rules/byleave.rules");
     assert_eq!(settings.matches("trusted_hash = \"sha256:").count(), 3, "{settings}");
     assert_eq!(home.doctor("codex")["ok"], true, "{:#}", home.doctor("codex"));
     let again = home.files();
@@ -529,39 +529,18 @@ fn codex_runs_our_hooks_and_our_commands_or_the_doctor_says_so() {
         assert_eq!(found["ok"], false, "{what}: {found:#}");
         assert!(found["message"].as_str().unwrap().contains(what), "{what}: {found:#}");
     };
-    let untrusted = |settings: &str| settings.split("\n[hooks.state").next().unwrap().to_owned();
-    home.write(".codex/config.toml", &untrusted(&settings));
-    says("Codex skips the hook `preToolUse`, because nobody trusted it");
-    home.write(".codex/config.toml", &settings.replace("sha256:", "sha256:0"));
-    says("Codex skips the hook `preToolUse`");
-    home.write(".codex/config.toml", &settings.replace("trusted_hash", "enabled = false\ntrusted_hash"));
-    says("the hook `preToolUse` is switched off");
-    home.write(".codex/config.toml", &settings);
-    fs::remove_file(home.path(".codex/rules/byleave.rules")).unwrap();
-    says("the sandbox of Codex stops it");
-    home.write(".codex/rules/byleave.rules", &rules.replace("exec", "inbox"));
-    says("no rule of codex lets byleave run");
-    home.write(".codex/rules/byleave.rules", "no rule");
-    says("codex cannot read its rules");
-    home.write(".codex/rules/byleave.rules", &rules);
-    home.write(".codex/rules/default.rules", &rules.replace("\"allow\"", "\"forbidden\""));
-    says("another rule of codex for byleave says `forbidden`");
-    fs::remove_file(home.path(".codex/rules/default.rules")).unwrap();
-    assert_eq!(home.doctor("codex")["ok"], true);
-
-    // A program that answers something else, and none at all.
+    let untrusted = settings.split("\n[hooks.state").next().unwrap();
+    // A program that answers something else, one that answers nothing, and none at all.
     home.script("codex", "#!/bin/sh\necho '{\"id\":2,\"result\":{}}'\n");
     says("this version of codex does not list its hooks");
     home.script("codex", "#!/bin/sh\nexit 1\n");
     says("codex did not list its hooks");
     fs::remove_file(home.program.with_file_name("codex")).unwrap();
     if !Path::new("/usr/bin/codex").exists() {
-        assert_eq!(home.doctor("codex")["ok"], true);
-        home.write(".codex/config.toml", &untrusted(&settings));
+        home.write(".codex/config.toml", untrusted);
         says("Codex skips our hooks, because nobody trusted them");
         let told = home.done(&["init", "codex"]);
         assert!(told.contains("the program `codex` was not found") && told.contains("`/hooks`"), "{told}");
-        home.write(".codex/config.toml", &settings);
     }
     // Codex itself has written into its settings since.
     home.write(".codex/config.toml", &format!("{settings}\n[projects.\"/w\"]\ntrust_level = \"trusted\"\n"));

@@ -79,7 +79,24 @@ fn file_breaks(agent: &'static str) -> Vec<FileBreak> {
                 "because nobody trusted it",
             ),
             replace(servers, "trusted_hash", "enabled = false\ntrusted_hash", "is switched off in Codex"),
-            replace(".codex/rules/byleave.rules", "allow", "prompt", "the sandbox of Codex stops it"),
+            replace(
+                ".codex/rules/byleave.rules",
+                "\"allow\"",
+                "\"prompt\"",
+                "another rule of codex for byleave says `prompt`",
+            ),
+            replace(
+                ".codex/rules/byleave.rules",
+                "exec",
+                "inbox",
+                "the sandbox of Codex stops it: no rule of codex",
+            ),
+            write(".codex/rules/default.rules", "no rule", "codex cannot read its rules"),
+            write(
+                ".codex/rules/byleave.rules",
+                "# nothing\n",
+                "the sandbox of Codex stops it: no rule of codex",
+            ),
         ]),
         "gemini" => all.extend([
             write("w/.gemini/settings.json", r#"{"hooksConfig": {"enabled": false}}"#, switched),
@@ -87,11 +104,9 @@ fn file_breaks(agent: &'static str) -> Vec<FileBreak> {
             write("w/.gemini/settings.json", r#"{"tools": {"enableHooks": false}}"#, switched),
             write("w/.gemini/settings.json", r#"{"mcp": {"excluded": ["byleave"]}}"#, switched),
         ]),
-        "copilot" => all.extend([
-            write("w/.github/copilot/settings.json", r#"{"disableAllHooks": true}"#, switched),
-            write(".copilot/config.json", r#"{"disableAllHooks": true}"#, switched),
-            replace(hooks, r#""version""#, r#""disableAllHooks": true, "version""#, switched),
-        ]),
+        "copilot" => {
+            all.extend([replace(hooks, r#""version""#, r#""disableAllHooks": true, "version""#, switched)])
+        }
         _ => {}
     }
     all
