@@ -68,6 +68,10 @@ class Agent:
     subagent: tuple | None = None
     # Every mode: whether it is at a terminal, its arguments, and its variables. Without PROMPT, the prompt is typed.
     modes: dict = dataclasses.field(default_factory=dict)
+    # Its settings, if it also makes other files in their directory at every start.
+    own_files: tuple = ()
+    # A file in the project that switches its hooks off, and its content.
+    switched_off: tuple | None = None
     # More arguments for a session that uses the gateway.
     gateway_arguments: tuple = ()
 
@@ -98,6 +102,7 @@ AGENTS = [
             "interactive": (True, ["PROMPT"], {}),
             "interactive, acceptEdits": (True, ["--permission-mode", "acceptEdits", "PROMPT"], {}),
         },
+        switched_off=(".claude/settings.local.json", '{"disableAllHooks": true}'),
         subagent=("Agent", {"description": "d", "subagent_type": "general-purpose"}, "prompt"),
     ),
     Agent(
@@ -105,19 +110,21 @@ AGENTS = [
         title="Codex",
         package="@openai/codex",
         program=".bin/codex",
-        headless=["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--dangerously-bypass-hook-trust", "PROMPT"],
+        # With its own sandbox and its own trust in hooks, which `byleave init` sets up.
+        headless=["exec", "--skip-git-repo-check", "--sandbox", "workspace-write", "PROMPT"],
         unguarded=["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--dangerously-bypass-hook-trust", "PROMPT"],
         environment={"SCRIPTED_KEY": "k"},
         settings={".codex/config.toml": CODEX_SETTINGS},
         gateway="mcp__byleave__",
         modes={
-            "headless": (False, ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--dangerously-bypass-hook-trust", "PROMPT"], {}),
-            "headless, its own sandbox": (False, ["exec", "--sandbox", "workspace-write", "--dangerously-bypass-hook-trust", "PROMPT"], {}),
-            "headless, read-only": (False, ["exec", "--sandbox", "read-only", "--dangerously-bypass-hook-trust", "PROMPT"], {}),
+            "headless": (False, ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "PROMPT"], {}),
+            "headless, its own sandbox": (False, ["exec", "--sandbox", "workspace-write", "PROMPT"], {}),
+            "headless, read-only": (False, ["exec", "--sandbox", "read-only", "PROMPT"], {}),
             "headless, bypass": (False, ["exec", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust", "PROMPT"], {}),
             "headless, code mode": (False, ["exec", "-m", "gpt-6-sol", "--sandbox", "danger-full-access", "--dangerously-bypass-hook-trust", "PROMPT"], {}),
             "interactive": (True, ["--sandbox", "danger-full-access", "--dangerously-bypass-hook-trust", "PROMPT"], {}),
         },
+        own_files=(".codex/config.toml", ".codex/hooks.json", ".codex/rules"),
         # It hides the tools of servers from the models that it knows.
         gateway_arguments=("-m", "gpt-5"),
     ),
@@ -137,6 +144,7 @@ AGENTS = [
             "interactive": (True, ["-m", "gemini-2.5-pro", "-i", "PROMPT"], {}),
             "interactive, yolo": (True, ["-m", "gemini-2.5-pro", "--yolo", "-i", "PROMPT"], {}),
         },
+        switched_off=(".gemini/settings.json", '{"hooksConfig": {"enabled": false}}'),
         subagent=("invoke_agent", {"agent_name": "generalist"}, "prompt"),
     ),
     Agent(

@@ -158,6 +158,54 @@ def failing(failure):
     return trial_of
 
 
+def doctor(trial):
+    """Returns what the doctor says of the agent."""
+    return [check for check in trial.byleave_json("doctor")["findings"] if check["subject"] == trial.agent.name]
+
+
+def own_sandbox(trial):
+    """Codex has a sandbox of its own, and skips hooks that nobody trusts. `init` sets both up, and the doctor knows both."""
+    trial.byleave("init", "codex")
+    found = doctor(trial)
+    yield "`doctor` says that all is well after `init`", bool(found) and all(check["ok"] for check in found), found
+    config, rules = trial.home / ".codex/config.toml", trial.home / ".codex/rules/byleave.rules"
+    with trial.answering() as asked:
+        said = trial.play([{"shell": "touch read-only.txt"}], ["exec", "--sandbox", "read-only", "PROMPT"])
+    ran = (trial.work / "read-only.txt").exists() and len(asked) == 1
+    yield "a command runs after a yes, whatever sandbox the agent has", ran, [asked, said.results]
+    text = rules.read_text()
+    rules.unlink()
+    with trial.answering() as asked:
+        said = trial.play([{"shell": "touch stopped.txt"}])
+    results = "".join(said.results)
+    told = "byleave init codex" in results and not asked and not (trial.work / "stopped.txt").exists()
+    yield "nobody is asked about a command that the agent's sandbox stops", told, [asked, said.results]
+    found = doctor(trial)
+    yield "`doctor` says so if the agent's sandbox stops commands", bool(found) and not any(check["ok"] for check in found), found
+    rules.write_text(text)
+    settings = config.read_text()
+    config.write_text(settings.split("[hooks.state")[0])
+    found = doctor(trial)
+    yield "`doctor` says so if the agent does not trust the hook", bool(found) and not any(check["ok"] for check in found), found
+    config.write_text(settings)
+
+
+def switched_off(trial):
+    """The settings of a project switch hooks off. The doctor must know every way that works."""
+    trial.byleave("init", trial.agent.name)
+    found = doctor(trial)
+    yield "`doctor` says that all is well after `init`", bool(found) and all(check["ok"] for check in found), found
+    path, text = trial.agent.switched_off
+    path = trial.work / path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    said = trial.play([{"shell": "cat .env"}], trial.agent.unguarded, limit_s=60)
+    is_off = SECRET in "".join(said.results)
+    found = doctor(trial)
+    is_known = bool(found) and not any(check["ok"] for check in found)
+    yield "`doctor` says so if a project switches the hook off", is_off and is_known, [is_off, found, said.results]
+
+
 def shorten_limits(trial):
     """Shortens the limits that `init` wrote: the agent's own, and ours, which comes before it."""
     for path, content in trial.files().items():
@@ -294,7 +342,7 @@ def modes(trial):
 
 # They take minutes. `scripts/agents --long` runs them.
 LONG_TRIALS = [session, modes]
-TRIALS = [*LONG_TRIALS, plays, gated, gateway, patience, subagent, failing_tool, *[failing(failure) for failure in BROKEN_HOOKS]]
+TRIALS = [*LONG_TRIALS, plays, gated, gateway, patience, subagent, failing_tool, own_sandbox, switched_off, *[failing(failure) for failure in BROKEN_HOOKS]]
 
 
 def applies(agent, trial):
@@ -304,4 +352,8 @@ def applies(agent, trial):
         return bool(agent.modes)
     if trial is session:
         return agent.name in SESSION_AGENTS
+    if trial is own_sandbox:
+        return agent.name == "codex"
+    if trial is switched_off:
+        return agent.switched_off is not None
     return agent.is_set_up_by_init and (trial is not subagent or agent.subagent is not None)

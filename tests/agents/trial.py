@@ -92,6 +92,9 @@ class Trial:
         """Returns the content of every file of the home directory that `byleave init` could change."""
         ours = (self.home / ".local", self.work)
         paths = (path for path in self.home.rglob("*") if path.is_file() and not any(path.is_relative_to(at) for at in ours))
+        own = [self.home / path for path in self.agent.own_files]
+        directories = {path.parent for path in own}
+        paths = (path for path in paths if not any(path.is_relative_to(at) for at in directories) or any(path.is_relative_to(at) for at in own))
         return {str(path): path.read_bytes() for path in paths}
 
     def version(self):

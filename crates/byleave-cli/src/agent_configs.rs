@@ -3,6 +3,7 @@
 //! These are facts about other programs, as data. Byleave does not read these settings as its own. This module changes nothing by
 //! itself.
 
+mod layers;
 mod mcp_entries;
 mod our_entries;
 mod paths;
@@ -14,9 +15,10 @@ use serde_json::Value;
 
 use crate::config_edit::{self, EditOp, FileFormat};
 
+pub(crate) use self::layers::{SettingsLayer, off_switches, settings_layers};
 pub(crate) use self::mcp_entries::{MovableServer, NotMovable, parse_server};
-pub(crate) use self::our_entries::{ProgramPaths, gateway_program, hook_program};
-pub(crate) use self::paths::{SettingsDirs, local_servers, targets, usage_traces};
+pub(crate) use self::our_entries::{ProgramPaths, codex_rules, gateway_program, hook_program};
+pub(crate) use self::paths::{CODEX_RULES, SettingsDirs, local_servers, targets, usage_traces};
 
 /// Returns the steps that remain for the person after the setup.
 pub(crate) const fn remaining_steps(agent: AgentKind) -> &'static [&'static str] {
@@ -24,10 +26,7 @@ pub(crate) const fn remaining_steps(agent: AgentKind) -> &'static [&'static str]
         AgentKind::ClaudeCode => {
             &["restart every Claude Code session: Claude Code reads its settings only at the start"]
         }
-        AgentKind::Codex => &[
-            "in Codex, type `/hooks` and trust all byleave hooks: until then Codex silently skips them",
-            "restart Codex",
-        ],
+        AgentKind::Codex => &["restart Codex"],
         AgentKind::Gemini => {
             &["restart Gemini CLI; hooks in a project's settings only run in a folder that you trust"]
         }
@@ -42,14 +41,9 @@ pub(crate) const fn remaining_steps(agent: AgentKind) -> &'static [&'static str]
 /// Describes what is enforced for the agent once it is set up, and what is not.
 pub(crate) const fn enforcement_summary(agent: AgentKind) -> &'static str {
     match agent {
-        AgentKind::ClaudeCode | AgentKind::Gemini | AgentKind::Cursor => {
+        AgentKind::ClaudeCode | AgentKind::Codex | AgentKind::Gemini | AgentKind::Cursor => {
             "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
              its other built-in tools; a hook that fails blocks the call"
-        }
-        AgentKind::Codex => {
-            "enforced: MCP calls, and shell commands, which run in our sandbox, once you trusted the hooks \
-             under `/hooks`; evaluated and recorded only: apply_patch and the rest; a hook that fails blocks \
-             the call"
         }
         AgentKind::Goose => {
             "enforced: MCP calls; evaluated and recorded only: its built-in tools, shell commands included; \
@@ -59,6 +53,43 @@ pub(crate) const fn enforcement_summary(agent: AgentKind) -> &'static str {
             "enforced: MCP calls, and shell commands, which run in our sandbox; evaluated and recorded only: \
              its other built-in tools; a hook that fails blocks the call; its built-in GitHub server is not \
              behind the gateway (start it with `--disable-builtin-mcps`)"
+        }
+    }
+}
+
+/// Returns the lines that start our hooks, each with the file in which it is.
+pub(crate) fn hook_commands(
+    agent: AgentKind,
+    places: &SettingsDirs,
+    programs: &ProgramPaths,
+) -> Vec<(PathBuf, String)> {
+    let targets = targets(agent, places, programs);
+    let items = targets.iter().flat_map(|target| target.items.iter().map(move |(_, item)| (target, item)));
+    let lines = items.filter_map(|(target, item)| {
+        let line = our_entries::hook_line(item).filter(|_| our_entries::is_our_hook(item))?;
+        Some((target.path.clone(), line.to_owned()))
+    });
+    lines.collect()
+}
+
+/// Returns the name of the agent's program.
+pub(crate) const fn program_name(agent: AgentKind) -> &'static str {
+    match agent {
+        AgentKind::ClaudeCode => "claude",
+        AgentKind::Codex => "codex",
+        AgentKind::Gemini => "gemini",
+        AgentKind::Cursor => "cursor-agent",
+        AgentKind::Goose => "goose",
+        AgentKind::Copilot => "copilot",
+    }
+}
+
+/// Says how the doctor knows that the agent starts our hook.
+pub(crate) const fn doctor_limits(agent: AgentKind) -> &'static str {
+    match agent {
+        AgentKind::Codex => "a test call was denied, and Codex lists the hooks as trusted",
+        _ => {
+            "a test call was denied, and the settings start the hook; this agent lists no hooks, so no more can be known"
         }
     }
 }

@@ -141,7 +141,8 @@ pub(crate) enum CliCommand {
     /// Configure an agent to use Byleave
     ///
     /// Installs the hook and the MCP gateway, and moves the agent's MCP servers behind the gateway. Nothing else in the agent's files
-    /// changes, and `--undo` reverts it. Without an agent, lists the known agents.
+    /// changes, and `--undo` reverts it. Without an agent, at a terminal: finds the agents that are here, asks how careful to be, sets all
+    /// of them up and checks them. Elsewhere: lists the known agents.
     Init(InitArgs),
     /// Check the sandbox and the installation on this machine
     ///

@@ -10,9 +10,12 @@ pub(crate) mod toml;
 mod yaml;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub(crate) use self::mask::mask_secrets;
+
+/// The key of the whole content of a [`FileFormat::Text`].
+pub(crate) const TEXT: &str = "text";
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +24,8 @@ pub(crate) enum FileFormat {
     Json,
     Toml,
     Yaml,
+    /// A text that is written as a whole. Its value has one key, `text`.
+    Text,
 }
 
 /// One operation. `at` is the path from the top, key by key.
@@ -61,6 +66,7 @@ pub(crate) fn read(format: FileFormat, text: &str) -> Result<Value, EditError> {
         FileFormat::Json => json::read(text),
         FileFormat::Toml => toml::read(text),
         FileFormat::Yaml => yaml::read(text),
+        FileFormat::Text => Ok(json!({ TEXT: text })),
     }
 }
 
@@ -74,6 +80,7 @@ pub(crate) fn apply(format: FileFormat, text: &str, ops: &[EditOp]) -> Result<St
             FileFormat::Json => json::apply(&edited, op)?,
             FileFormat::Toml => toml::apply(&edited, op)?,
             FileFormat::Yaml => yaml::apply(&edited, op)?,
+            FileFormat::Text => whole_text(op)?,
         };
     }
     if read(format, &edited)? != wanted {
@@ -160,6 +167,15 @@ fn ordered(fields: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<(&String, &Value)> = fields.iter().collect();
     all.sort_by(|a, b| (rank(a.0), a.0).cmp(&(rank(b.0), b.0)));
     all
+}
+
+/// Returns the text that an operation writes as a whole.
+fn whole_text(op: &EditOp) -> Result<String, EditError> {
+    match op {
+        EditOp::Set { at, value: Value::String(text) } if *at == [TEXT] => Ok(text.clone()),
+        EditOp::Remove { .. } => Ok(String::new()),
+        _ => Err(EditError::UnsupportedSyntax),
+    }
 }
 
 /// Splits a path to an entry of a top-level table. Formats that are edited by whole entries support only such paths.

@@ -6,6 +6,7 @@
 
 mod agent_edit;
 mod agent_tool;
+mod codex_sandbox;
 mod evaluate;
 mod fingerprint;
 mod passed_edits;

@@ -2,7 +2,11 @@
 //! before and after.
 //!
 //! The texts may contain secrets, so only the person can read the directory. A step is written before the first file is changed.
+//!
+//! A setup is found again with another state directory: in the usual one, and in those that the file [`ELSEWHERE`] in the settings
+//! directory names, with the digest of each journal. No agent can write that file.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -16,9 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::config_edit::{EditOp, FileFormat};
 use crate::error::CliError;
-use crate::resolved_options::ResolvedOptions;
+use crate::resolved_options::{ResolvedOptions, default_state_dir};
 
 const VERSION: u32 = 1;
+/// The file that names journals in other state directories.
+const ELSEWHERE: &str = "init.json";
 
 /// The changes for one agent, in the person's own settings or in those of one project.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,6 +33,9 @@ pub(crate) struct InitJournal {
     pub(crate) agent: AgentKind,
     pub(crate) project: Option<PathBuf>,
     pub(crate) steps: Vec<InitStep>,
+    /// The directory of all journals beside this one.
+    #[serde(skip)]
+    root: PathBuf,
 }
 
 /// The changes of one run.
@@ -82,12 +91,14 @@ impl InitJournal {
         agent: AgentKind,
         project: Option<PathBuf>,
     ) -> Result<Self> {
-        let new = Self { version: VERSION, agent, project, steps: Vec::new() };
-        Ok(load(&new.path(options))?.unwrap_or(new))
+        let is_same = |setup: &Self| setup.agent == agent && setup.project == project;
+        let found = all(options)?.into_iter().find(is_same);
+        let root = directory(&options.state);
+        Ok(found.unwrap_or(Self { version: VERSION, agent, project, steps: Vec::new(), root }))
     }
 
     /// Returns the directory of this setup's texts.
-    pub(crate) fn directory(&self, options: &ResolvedOptions) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         let name = self.agent.name();
         let key = self
             .project
@@ -97,21 +108,16 @@ impl InitJournal {
             || name.to_owned(),
             |key| format!("{name}-{}", key.chars().take(16).collect::<String>()),
         );
-        directory(options).join(name)
+        self.root.join(name)
     }
 
-    fn path(&self, options: &ResolvedOptions) -> PathBuf {
-        self.directory(options).join("setup.json")
+    fn path(&self) -> PathBuf {
+        self.directory().join("setup.json")
     }
 
     /// Keeps the texts of a file that the next step will change.
-    pub(crate) fn store_texts(
-        &self,
-        options: &ResolvedOptions,
-        file: usize,
-        texts: BeforeAfter<'_>,
-    ) -> Result<FileTexts> {
-        let directory = self.directory(options);
+    pub(crate) fn store_texts(&self, file: usize, texts: BeforeAfter<'_>) -> Result<FileTexts> {
+        let directory = self.directory();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         let name = format!("{}-{file}", self.steps.len());
         if let Some(before) = texts.before {
@@ -124,28 +130,27 @@ impl InitJournal {
 
     /// Writes the journal.
     pub(crate) fn save(&self, options: &ResolvedOptions) -> Result<()> {
-        private(&self.path(options), &serde_json::to_string_pretty(self)?)
+        write(&self.path(), &serde_json::to_string_pretty(self)?, options)
     }
 
     /// Removes the journal after everything was reverted.
     pub(crate) fn forget(&self, options: &ResolvedOptions) -> Result<()> {
-        let directory = self.directory(options);
-        fs::remove_dir_all(&directory).with_context(|| format!("cannot remove `{}`", directory.display()))
+        remove(&self.path(), options)
     }
 
     /// Returns the text of a file before a step, or `None` if it did not exist.
-    pub(crate) fn before(&self, options: &ResolvedOptions, texts: &FileTexts) -> Result<Option<String>> {
+    pub(crate) fn before(&self, texts: &FileTexts) -> Result<Option<String>> {
         let Some(digest) = &texts.before else { return Ok(None) };
-        self.kept(options, &format!("{}.before", texts.file), digest).map(Some)
+        self.kept(&format!("{}.before", texts.file), digest).map(Some)
     }
 
     /// Returns the text of a file after a step.
-    pub(crate) fn after(&self, options: &ResolvedOptions, texts: &FileTexts) -> Result<String> {
-        self.kept(options, &format!("{}.after", texts.file), &texts.after)
+    pub(crate) fn after(&self, texts: &FileTexts) -> Result<String> {
+        self.kept(&format!("{}.after", texts.file), &texts.after)
     }
 
-    fn kept(&self, options: &ResolvedOptions, name: &str, digest: &str) -> Result<String> {
-        let path = self.directory(options).join(name);
+    fn kept(&self, name: &str, digest: &str) -> Result<String> {
+        let path = self.directory().join(name);
         let text = own::read_text(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
         if Digest::compute(text.as_bytes()).to_string() != digest {
             let other = CliError::refused(format!("the backup `{}` was modified", path.display()));
@@ -157,15 +162,115 @@ impl InitJournal {
 
 /// Returns all setups, sorted by name.
 pub(crate) fn all(options: &ResolvedOptions) -> Result<Vec<InitJournal>> {
-    let found = match fs::read_dir(directory(options)) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).context("cannot list the agents that are set up"),
-    };
-    let mut paths = found.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
-    paths.sort();
-    let loaded = paths.iter().map(|path| load(&path.join("setup.json")));
-    loaded.filter_map(Result::transpose).collect()
+    let mut all = Vec::new();
+    for path in paths(options, "setup.json")? {
+        let Some(mut setup) = load(&path)? else { continue };
+        setup.root = path.ancestors().nth(2).map(Path::to_owned).unwrap_or_default();
+        all.push(setup);
+    }
+    all.sort_by_key(|setup| setup.directory().file_name().map(ToOwned::to_owned));
+    Ok(all)
+}
+
+/// Returns the existing journals with this file name: in this state directory, in the usual one, and in others that are known.
+pub(crate) fn paths(options: &ResolvedOptions, name: &str) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for state in [Some(options.state.clone()), default_state_dir()].into_iter().flatten() {
+        let found = match fs::read_dir(directory(&state)) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error).context("cannot list the agents that are set up"),
+        };
+        for entry in found {
+            let path = entry?.path().join(name);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    for (path, digest) in Elsewhere::load(options)?.journals {
+        let is_unchanged = || own::read(&path).is_ok_and(|text| Digest::compute(&text).to_string() == digest);
+        if path.ends_with(name) && !paths.contains(&path) && is_unchanged() {
+            paths.push(path);
+        }
+    }
+    paths.retain(|path| path.is_file());
+    Ok(paths)
+}
+
+/// Writes a journal, so that it is found with another state directory too.
+pub(crate) fn write(path: &Path, text: &str, options: &ResolvedOptions) -> Result<()> {
+    private(path, text)?;
+    let mut elsewhere = Elsewhere::load(options)?;
+    if default_state_dir().is_none_or(|usual| !path.starts_with(usual)) {
+        elsewhere.journals.insert(path.to_owned(), Digest::compute(text.as_bytes()).to_string());
+        elsewhere.save(options)?;
+    }
+    Ok(())
+}
+
+/// Removes a journal and everything beside it.
+pub(crate) fn remove(path: &Path, options: &ResolvedOptions) -> Result<()> {
+    let directory = path.parent().unwrap_or(path);
+    fs::remove_dir_all(directory).with_context(|| format!("cannot remove `{}`", directory.display()))?;
+    let mut elsewhere = Elsewhere::load(options)?;
+    if elsewhere.journals.remove(path).is_some() {
+        elsewhere.save(options)?;
+    }
+    Ok(())
+}
+
+/// The journals in other state directories.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Elsewhere {
+    /// The digest of each journal.
+    journals: BTreeMap<PathBuf, String>,
+    /// Directories that were created for this file, outermost first.
+    created_dirs: Vec<PathBuf>,
+}
+
+impl Elsewhere {
+    fn path(options: &ResolvedOptions) -> Option<PathBuf> {
+        options.config.as_ref().map(|config| Path::new(config).join(ELSEWHERE))
+    }
+
+    fn load(options: &ResolvedOptions) -> Result<Self> {
+        let Some(path) = Self::path(options) else { return Ok(Self::default()) };
+        match own::read_text(&path) {
+            Ok(text) => serde_json::from_str(&text).with_context(|| {
+                format!("`{}` is not in the format that `byleave init` writes", path.display())
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read `{}`", path.display())),
+        }
+    }
+
+    /// Writes the file, or removes it if there is nothing left in it.
+    fn save(mut self, options: &ResolvedOptions) -> Result<()> {
+        let Some(path) = Self::path(options) else { return Ok(()) };
+        if self.journals.is_empty() {
+            fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+            for directory in self.created_dirs.iter().rev() {
+                // If something else is in the directory, it stays.
+                fs::remove_dir(directory).unwrap_or_default();
+            }
+            return Ok(());
+        }
+        if !path.exists() {
+            self.created_dirs = missing_above(&path);
+            let directory = path.parent().unwrap_or(&path);
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        private(&path, &serde_json::to_string_pretty(&self)?)
+    }
+}
+
+/// Returns the directories that must be created for a file, outermost first.
+pub(crate) fn missing_above(path: &Path) -> Vec<PathBuf> {
+    let mut missing: Vec<PathBuf> =
+        path.ancestors().skip(1).take_while(|above| !above.exists()).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
 }
 
 fn load(path: &Path) -> Result<Option<InitJournal>> {
@@ -183,8 +288,8 @@ fn load(path: &Path) -> Result<Option<InitJournal>> {
     Ok(Some(setup))
 }
 
-fn directory(options: &ResolvedOptions) -> PathBuf {
-    options.state.join("agents")
+pub(crate) fn directory(state: &Path) -> PathBuf {
+    state.join("agents")
 }
 
 /// Writes a private file atomically.

@@ -167,6 +167,7 @@ impl ResolvedOptions {
             codex: set("CODEX_HOME"),
             copilot: set("COPILOT_HOME"),
             xdg_config: set("XDG_CONFIG_HOME"),
+            system: PathBuf::from("/etc"),
         })
     }
 
@@ -230,10 +231,14 @@ fn state(chosen: &Config) -> Result<PathBuf> {
         let what = format!("{}:{line}: `state` must not be a relative path", path.display());
         return Err(CliError::new(what).hint("begin the path with `/` or `~/`").into());
     }
-    let found = said
-        .or_else(|| set("XDG_STATE_HOME").map(|dir| dir.join("byleave")))
-        .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")));
-    Ok(found.ok_or_else(CliError::no_state_dir)?)
+    Ok(said.or_else(default_state_dir).ok_or_else(CliError::no_state_dir)?)
+}
+
+/// Returns the state directory that is used if nobody names another.
+pub(crate) fn default_state_dir() -> Option<PathBuf> {
+    set("XDG_STATE_HOME")
+        .map(|dir| dir.join("byleave"))
+        .or_else(|| set("HOME").map(|home| home.join(".local/state/byleave")))
 }
 
 /// Returns the editor from the settings, else from the environment.

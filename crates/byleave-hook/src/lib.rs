@@ -25,6 +25,7 @@ mod expected_content;
 mod expected_notebook;
 mod expected_patch;
 mod ipc;
+mod probe;
 mod request;
 mod response;
 
@@ -37,5 +38,6 @@ pub use exec_command::{exec_command_line, parse_exec_call, shell_word};
 pub use expected_content::{ExpectedContent, expected_content};
 pub use expected_patch::{PatchedFile, parse_patch};
 pub use ipc::{GateReply, GateRequest, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME};
+pub use probe::shell_request;
 pub use request::{HookEvent, HookParseError, HookRequest, parse_request};
 pub use response::{HookDecision, HookOutput, format_response};

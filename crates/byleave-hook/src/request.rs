@@ -47,6 +47,8 @@ pub struct HookRequest {
     pub can_rewrite_input: bool,
     /// Whether the request comes from VS Code, which reads other keys than Copilot CLI.
     pub is_editor: bool,
+    /// The file in which the agent keeps the session, if the agent names it.
+    pub transcript: Option<String>,
 }
 
 /// The reason why a request could not be parsed.
@@ -124,6 +126,7 @@ fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookReques
         response: response.cloned(),
         can_rewrite_input: true,
         is_editor: false,
+        transcript: text(said, "transcript_path"),
     })
 }
 
@@ -143,6 +146,7 @@ fn copilot(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         response,
         can_rewrite_input: true,
         is_editor: false,
+        transcript: text(said, "transcript_path"),
     })
 }
 
@@ -182,6 +186,7 @@ fn cursor(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         can_rewrite_input: event == "preToolUse",
         event,
         is_editor: false,
+        transcript: None,
     })
 }
 

@@ -119,7 +119,29 @@ pub(crate) fn parse_server(
             "the entry has a `${..}` that byleave does not expand: write the value, or `${NAME}`".to_owned(),
         );
     }
+    if let Some(hosts) = program_registry(&launch) {
+        let hosts: Vec<String> = hosts.iter().map(|host| format!("\"{host}\"")).collect();
+        notes.push(format!(
+            "its program is downloaded at the start, and a server has no network: write `reach = [{}]` into its section of `mcp.toml`",
+            hosts.join(", ")
+        ));
+    }
     Ok(MovableServer { entry: ServerEntry { launch, from: Some(agent.name().to_owned()) }, notes })
+}
+
+/// Returns the hosts from which a command downloads the server that it starts.
+fn program_registry(launch: &Launch) -> Option<&'static [&'static str]> {
+    let Launch::Child { command, args, .. } = launch else { return None };
+    let program = Path::new(command).file_name()?.to_str()?;
+    let first = args.first().map(String::as_str).unwrap_or_default();
+    match program {
+        "npx" | "bunx" | "pnpx" => Some(&["registry.npmjs.org"]),
+        "npm" | "pnpm" | "bun" if ["exec", "x", "dlx"].contains(&first) => Some(&["registry.npmjs.org"]),
+        "yarn" if first == "dlx" => Some(&["registry.yarnpkg.com", "registry.npmjs.org"]),
+        "uvx" => Some(&["pypi.org", "files.pythonhosted.org"]),
+        "uv" | "pipx" if ["tool", "run"].contains(&first) => Some(&["pypi.org", "files.pythonhosted.org"]),
+        _ => None,
+    }
 }
 
 fn args(agent: AgentKind, fields: &Map<String, Value>) -> Vec<String> {

@@ -28,11 +28,24 @@ const FAIL_CLOSED: &str = concat!(
 /// How earlier versions started a hook.
 const EARLIER: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
 
-/// The programs that are named in the settings.
+/// The programs that are named in the settings, and the state directory that they use.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramPaths {
     pub(crate) gateway: PathBuf,
     pub(crate) hook: PathBuf,
+    pub(crate) state: PathBuf,
+}
+
+/// Returns the rules by which Codex runs a prepared call outside of its own sandbox, in which no other sandbox can begin.
+///
+/// They name no other command of ours, so everything else stays in the sandbox of Codex.
+pub(crate) fn codex_rules(gateway: &str, state: &str) -> String {
+    let pattern = json!([gateway, "--state", state, "exec"]);
+    format!(
+        "# Written by `byleave init codex`. A command that byleave evaluated runs in the sandbox of byleave,\n\
+         # which cannot begin within the sandbox of Codex. Everything else stays there.\n\
+         prefix_rule(pattern = {pattern}, decision = \"allow\", justification = \"byleave evaluated the command and confines it\")\n"
+    )
 }
 
 /// Returns the program that an entry starts as our gateway, or `None` for another program's entry.
@@ -52,10 +65,21 @@ pub(crate) fn hook_program(item: &Value) -> Option<PathBuf> {
             _ => None,
         };
     }
-    let command = item.get("command").or_else(|| item.get("bash"))?.as_str()?;
+    let command = hook_line(item)?;
     let line = [FAIL_CLOSED, EARLIER].iter().find_map(|start| command.strip_prefix(start));
     let program = unquoted(line.unwrap_or(command));
     (Path::new(&program).file_name()? == "byleave-hook").then(|| PathBuf::from(program))
+}
+
+/// Returns the line that an item of a hook list starts, if there is exactly one.
+pub(super) fn hook_line(item: &Value) -> Option<&str> {
+    if let Some(handlers) = item.get("hooks").and_then(Value::as_array) {
+        return match handlers.as_slice() {
+            [only] => hook_line(only),
+            _ => None,
+        };
+    }
+    item.get("command").or_else(|| item.get("bash"))?.as_str()
 }
 
 pub(super) fn is_our_hook(item: &Value) -> bool {
@@ -163,6 +187,7 @@ mod tests {
             let programs = ProgramPaths {
                 gateway: format!("{dir}/byleave").into(),
                 hook: format!("{dir}/byleave-hook").into(),
+                state: "/state".into(),
             };
             for agent in AgentKind::ALL {
                 assert_eq!(gateway_program(&gateway(agent, &programs)), Some(programs.gateway.clone()));

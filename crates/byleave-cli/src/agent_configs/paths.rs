@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::AgentSettingsFile;
 use super::our_entries::{self, ProgramPaths};
-use crate::config_edit::FileFormat;
+use crate::config_edit::{FileFormat, TEXT};
+
+/// The file of our rules in the settings directory of Codex.
+pub(crate) const CODEX_RULES: &str = "rules/byleave.rules";
 
 /// The directories in which settings are searched.
 #[derive(Clone, Debug)]
@@ -19,11 +22,18 @@ pub(crate) struct SettingsDirs {
     pub(crate) codex: Option<PathBuf>,
     pub(crate) copilot: Option<PathBuf>,
     pub(crate) xdg_config: Option<PathBuf>,
+    /// The directory in which an organisation keeps settings for everyone on the machine.
+    pub(crate) system: PathBuf,
 }
 
 impl SettingsDirs {
-    fn own(&self, said: Option<&PathBuf>, name: &str) -> PathBuf {
+    pub(super) fn own(&self, said: Option<&PathBuf>, name: &str) -> PathBuf {
         said.cloned().unwrap_or_else(|| self.home.join(name))
+    }
+
+    /// Returns the person's own directory of Codex, which also keeps the hooks that the person trusts in a project.
+    pub(crate) fn own_codex(&self) -> PathBuf {
+        self.own(self.codex.as_ref(), ".codex")
     }
 
     fn goose(&self) -> PathBuf {
@@ -40,7 +50,7 @@ impl SettingsDirs {
 pub(crate) fn usage_traces(agent: AgentKind, places: &SettingsDirs) -> Vec<PathBuf> {
     match agent {
         AgentKind::ClaudeCode => vec![places.claude_json(), places.own(places.claude.as_ref(), ".claude")],
-        AgentKind::Codex => vec![places.own(places.codex.as_ref(), ".codex")],
+        AgentKind::Codex => vec![places.own_codex()],
         AgentKind::Gemini => vec![places.home.join(".gemini")],
         AgentKind::Cursor => vec![places.home.join(".cursor")],
         AgentKind::Goose => vec![places.goose()],
@@ -97,7 +107,12 @@ pub(crate) fn targets(
                 off(&["features", "hooks"], json!(false)),
                 off(&["features", "codex_hooks"], json!(false)),
             ];
-            vec![config, with_hooks(json(dir.join("hooks.json")))]
+            let hooks = with_hooks(json(dir.join("hooks.json")));
+            let mut rules = json(dir.join(CODEX_RULES));
+            rules.format = FileFormat::Text;
+            let (gateway, state) = (programs.gateway.to_string_lossy(), programs.state.to_string_lossy());
+            rules.settings.push((at(&[TEXT]), json!(our_entries::codex_rules(&gateway, &state))));
+            vec![config, hooks, rules]
         }
         AgentKind::Gemini => {
             let mut settings =
@@ -181,11 +196,15 @@ mod tests {
             codex: None,
             copilot: None,
             xdg_config: None,
+            system: "/etc".into(),
         };
         let places = RulePlaces { workspace: Some("/w"), home: Some("/home/u"), ..RulePlaces::default() };
         let policy = Policy::builtin(&places).unwrap();
-        let programs =
-            ProgramPaths { gateway: "/usr/bin/byleave".into(), hook: "/usr/bin/byleave-hook".into() };
+        let programs = ProgramPaths {
+            gateway: "/usr/bin/byleave".into(),
+            hook: "/usr/bin/byleave-hook".into(),
+            state: "/home/u/.local/state/byleave".into(),
+        };
         let manifest = Manifest::new("write_file", "", json!({}));
         let (session, agent) = (SessionId::new("s").unwrap(), AgentId::new("a").unwrap());
         for agent_before in AgentKind::ALL {

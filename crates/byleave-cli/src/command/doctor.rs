@@ -2,9 +2,11 @@
 //! environment.
 
 mod agents;
+mod codex;
 mod commands;
 mod container;
 mod environment;
+mod hook_call;
 #[cfg(feature = "serve")]
 mod webhooks;
 
@@ -88,6 +90,11 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         }
     }
     Ok(status)
+}
+
+/// Checks the agents that were set up.
+pub(crate) fn agent_checks(options: &ResolvedOptions) -> Vec<DoctorFinding> {
+    agents::findings(options)
 }
 
 /// Returns why ordinary commands cannot run with these options, and a remedy.

@@ -41,7 +41,7 @@ pub(crate) async fn run(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let house = AppContext::open_to_write(options)?;
+    let house = AppContext::open_to_write(options).map_err(within_another_sandbox)?;
     let call = typed.call;
     let unknown = || {
         CliError::new(format!("no call {call} was prepared for an agent"))
@@ -108,6 +108,21 @@ pub(crate) async fn run(
             .hint("`byleave log show` shows it")
             .into()),
     }
+}
+
+/// Explains why the state directory cannot be written, if the agent started this program in a sandbox of its own.
+fn within_another_sandbox(error: anyhow::Error) -> anyhow::Error {
+    let is_read_only = |cause: &(dyn std::error::Error + 'static)| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|cause| cause.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    };
+    if !error.chain().any(is_read_only) {
+        return error;
+    }
+    CliError::not_run(format!("the command did not run, because the agent runs it in a sandbox of its own: {error:#}"))
+        .hint("for Codex, `byleave init codex` writes the rule that lets the command run in the sandbox of byleave; then restart Codex")
+        .into()
 }
 
 /// Passes output on line by line, and returns whether there was any.

@@ -4,9 +4,13 @@
 //! shown.
 
 mod apply;
+mod first_run;
+mod personal_setup;
 mod plan;
 mod report;
 mod revert;
+mod trust;
+mod user_service;
 
 use std::path::PathBuf;
 
@@ -16,7 +20,9 @@ use clap::Args as Group;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde_json::{Value, json};
 
+use self::personal_setup::PersonalSetup;
 use self::plan::InitPlan;
+use self::trust::HookTrust;
 use crate::agent_configs::{self, ProgramPaths};
 use crate::call_display::table;
 use crate::command::doctor::cannot_run;
@@ -24,11 +30,11 @@ use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::init_journal::{self, InitJournal};
-use crate::resolved_options::ResolvedOptions;
+use crate::resolved_options::{ResolvedOptions, real_path};
 
 #[derive(Debug, Group)]
 pub(crate) struct InitArgs {
-    /// Agent
+    /// Agent [default: all that are found here, after a question]
     #[arg(value_parser = agent_parser())]
     pub(crate) agent: Option<AgentKind>,
     /// Use the settings of the project in this directory, not your own
@@ -40,6 +46,12 @@ pub(crate) struct InitArgs {
     /// Revert the setup, of all agents if none is named. Later changes to the files stay
     #[arg(long)]
     pub(crate) undo: bool,
+    /// Ask nothing: set up all agents that are found here
+    #[arg(long, conflicts_with_all = ["agent", "project", "dry_run", "undo"])]
+    pub(crate) yes: bool,
+    /// Choose this profile [default: everyday, if none was chosen before]
+    #[arg(long, value_parser = ["everyday", "careful", "strict"], requires = "yes")]
+    pub(crate) profile: Option<String>,
 }
 
 fn agent_parser() -> impl clap::builder::TypedValueParser<Value = AgentKind> {
@@ -55,19 +67,26 @@ pub(crate) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Cons
         None if typed.project || typed.dry_run => {
             Err(CliError::new("no agent was given").hint("`byleave init` lists the agents").into())
         }
+        None if first_run::is_wanted(typed, screen) => first_run::run(typed, options, screen),
         None => list(options, screen),
     }
 }
 
 /// Returns the paths of this program and its hook. With a missing hook, an agent would go ahead or stop altogether.
-pub(crate) fn programs() -> Result<ProgramPaths> {
+pub(crate) fn programs(options: &ResolvedOptions) -> Result<ProgramPaths> {
     let gateway = std::env::current_exe()?;
     let hook = gateway.with_file_name("byleave-hook");
     if !hook.is_file() {
         let missing = CliError::new(format!("there is no `{}`", hook.display()));
         return Err(missing.hint("install `byleave-hook` in the same directory as this program").into());
     }
-    Ok(ProgramPaths { gateway, hook })
+    Ok(ProgramPaths { gateway, hook, state: real_state(options)? })
+}
+
+/// Returns the state directory with its links resolved, as the line of a prepared call names it.
+pub(crate) fn real_state(options: &ResolvedOptions) -> Result<PathBuf> {
+    let cannot = || CliError::new(format!("cannot find the state directory `{}`", options.state.display()));
+    Ok(PathBuf::from(real_path(&options.state)?.ok_or_else(cannot)?))
 }
 
 fn set_up(
@@ -77,13 +96,18 @@ fn set_up(
     options: &ResolvedOptions,
     screen: &mut Console,
 ) -> Result<ExitStatus> {
-    let plan = InitPlan::new(agent, project, &programs()?, options)?;
+    let programs = programs(options)?;
+    let plan = InitPlan::new(agent, project, &programs, options)?;
+    let mut trust = HookTrust::NotNeeded;
     if is_dry {
         report::diffs(&plan.texts(), screen);
-    } else if plan.changes_something() {
-        apply::apply(&plan, options)?;
+    } else {
+        if plan.changes_something() {
+            apply::apply(&plan, options)?;
+        }
+        trust = trust::trust_hooks(&plan, &programs, options);
     }
-    report::print_plan(&plan, is_dry, cannot_run(options).as_ref(), screen);
+    report::print_plan(&plan, is_dry, &trust, cannot_run(options).as_ref(), screen);
     Ok(ExitStatus::Completed)
 }
 
@@ -103,7 +127,7 @@ fn undo(
     let mut told = Vec::new();
     for setup in &meant {
         let others = all.iter().filter(|other| !std::ptr::eq(*other, *setup));
-        let back = revert::RevertPlan::new(setup, others, options)?;
+        let back = revert::RevertPlan::new(setup, others)?;
         if typed.dry_run {
             report::diffs(&back.texts(), screen);
         } else {
@@ -111,9 +135,17 @@ fn undo(
         }
         told.push(report::print_revert(&back, typed.dry_run, screen));
     }
+    let mut personal = PersonalSetup::load_or_new(options)?;
+    if typed.agent.is_some() || project.is_some() {
+        personal = PersonalSetup::default();
+    }
+    if !personal.is_empty() {
+        let (restored, notes) = personal.undo(typed.dry_run, options)?;
+        told.push(report::print_personal(&restored, &notes, typed.dry_run, screen));
+    }
     if screen.json() {
         screen.value(&json!({ "undone": told, "dry_run": typed.dry_run }));
-    } else if meant.is_empty() {
+    } else if told.is_empty() {
         screen.line("nothing was set up; nothing was changed");
     }
     Ok(ExitStatus::Completed)
@@ -152,6 +184,6 @@ fn list(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
         vec![agent.name().to_owned(), state, trace]
     };
     table(screen, &["AGENT", "SET UP", "FOUND"], &found.iter().map(row).collect::<Vec<_>>());
-    screen.hint("`byleave init AGENT --dry-run` shows what would change");
+    screen.hint("`byleave init AGENT --dry-run` shows what would change; `byleave init --yes` sets up all that are found");
     Ok(ExitStatus::Completed)
 }

@@ -17,6 +17,7 @@ pub(crate) fn mask_secrets(format: FileFormat, text: &str) -> String {
     let ranges = match format {
         FileFormat::Json => json(text),
         FileFormat::Toml => toml(text),
+        FileFormat::Text => Some(Vec::new()),
         FileFormat::Yaml => return byleave_gate::redact::redact(&yaml(text)),
     };
     let Some(mut ranges) = ranges else { return "(the file cannot be parsed)\n".to_owned() };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use toml_edit::{Document, DocumentMut, InlineTable, Item, Table};
 
-use super::{EditError, EditOp, ordered, two};
+use super::{EditError, EditOp, ordered};
 
 pub(super) fn read(text: &str) -> Result<Value, EditError> {
     let document = Document::parse(text).map_err(unreadable)?;
@@ -14,35 +14,46 @@ pub(super) fn read(text: &str) -> Result<Value, EditError> {
 pub(super) fn apply(text: &str, op: &EditOp) -> Result<String, EditError> {
     match op {
         EditOp::Set { at, value } => {
-            let (outer, inner) = two(at)?;
+            let Some((inner, above)) = at.split_last().filter(|(_, above)| !above.is_empty()) else {
+                return Err(EditError::UnsupportedSyntax);
+            };
             let fields = value.as_object().ok_or(EditError::UnsupportedSyntax)?;
             let mut table = Table::new();
             for (key, value) in ordered(fields) {
                 table.insert(key, Item::Value(value_of(value)?));
             }
-            add(&remove(text, outer, inner)?, outer, inner, table)
+            add_below(&remove_at(text, at)?, above, inner, table)
         }
-        EditOp::Remove { at } => {
-            let (outer, inner) = two(at)?;
-            remove(text, outer, inner)
-        }
+        EditOp::Remove { at } => remove_at(text, at),
         EditOp::Append { .. } | EditOp::Drop { .. } => Err(EditError::UnsupportedSyntax),
     }
 }
 
 /// Returns the text with a table `[outer.inner]` at its end.
 pub(crate) fn add(text: &str, outer: &str, inner: &str, table: Table) -> Result<String, EditError> {
+    add_below(text, &[outer], inner, table)
+}
+
+fn add_below(text: &str, above: &[impl AsRef<str>], inner: &str, table: Table) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(unreadable)?;
     // An inline table cannot be extended by a later table header.
-    if document.get(outer).is_some_and(|item| !item.is_table()) {
-        return within(text, outer, inner, Some(table));
+    let is_inline = |depth: usize| {
+        item_at(document.as_table(), above.get(..depth).unwrap_or_default())
+            .is_some_and(|item| !item.is_table())
+    };
+    if (1..=above.len()).any(is_inline) {
+        return within(text, above, inner, Some(table));
     }
-    let mut above = Table::new();
-    above.set_implicit(true);
-    above.insert(inner, Item::Table(table));
-    let mut new = DocumentMut::new();
-    new.insert(outer, Item::Table(above));
-    let new = new.to_string();
+    let mut new = Table::new();
+    new.set_implicit(true);
+    new.insert(inner, Item::Table(table));
+    for key in above.iter().rev() {
+        let mut outer = Table::new();
+        outer.set_implicit(true);
+        outer.insert(key.as_ref(), Item::Table(new));
+        new = outer;
+    }
+    let new = DocumentMut::from(new).to_string();
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut edited = text.to_owned();
     if !edited.is_empty() && !edited.ends_with('\n') {
@@ -57,11 +68,16 @@ pub(crate) fn add(text: &str, outer: &str, inner: &str, table: Table) -> Result<
 
 /// Returns the text without the table `outer.inner`, or unchanged if there is none.
 pub(crate) fn remove(text: &str, outer: &str, inner: &str) -> Result<String, EditError> {
+    remove_at(text, &[outer, inner])
+}
+
+fn remove_at(text: &str, at: &[impl AsRef<str>]) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(unreadable)?;
-    let Some(item) = document.get(outer).and_then(|item| item.get(inner)) else { return Ok(text.to_owned()) };
+    let Some((inner, above)) = at.split_last() else { return Err(EditError::UnsupportedSyntax) };
+    let Some(item) = item_at(document.as_table(), at) else { return Ok(text.to_owned()) };
     let mut spans = Vec::new();
     if !item.as_table().is_some_and(|table| whole_tables(table, &mut spans)) {
-        return within(text, outer, inner, None);
+        return within(text, above, inner.as_ref(), None);
     }
     spans.sort_by_key(|span| std::cmp::Reverse(span.start));
     let mut edited = text.to_owned();
@@ -103,13 +119,21 @@ fn whole_tables(table: &Table, spans: &mut Vec<std::ops::Range<usize>>) -> bool 
 }
 
 /// Does the same with the TOML library, for tables that are written within another value.
-fn within(text: &str, outer: &str, inner: &str, table: Option<Table>) -> Result<String, EditError> {
+fn within(
+    text: &str,
+    above: &[impl AsRef<str>],
+    inner: &str,
+    table: Option<Table>,
+) -> Result<String, EditError> {
     if text.contains('\r') {
         return Err(EditError::UnsupportedSyntax);
     }
     let mut document: DocumentMut = text.parse().map_err(unreadable)?;
-    let above =
-        document.get_mut(outer).and_then(Item::as_table_like_mut).ok_or(EditError::UnsupportedSyntax)?;
+    let mut found = Some(document.as_item_mut());
+    for key in above {
+        found = found.and_then(|item| item.get_mut(key.as_ref()));
+    }
+    let above = found.and_then(Item::as_table_like_mut).ok_or(EditError::UnsupportedSyntax)?;
     match table {
         Some(table) => {
             above.insert(inner, Item::Value(toml_edit::Value::InlineTable(table.into_inline_table())));
@@ -119,6 +143,11 @@ fn within(text: &str, outer: &str, inner: &str, table: Option<Table>) -> Result<
         }
     }
     Ok(document.to_string())
+}
+
+fn item_at<'a>(table: &'a Table, at: &[impl AsRef<str>]) -> Option<&'a Item> {
+    let (first, below) = at.split_first()?;
+    below.iter().try_fold(table.get(first.as_ref())?, |item, key| item.get(key.as_ref()))
 }
 
 fn line_start(text: &str, at: usize) -> usize {

@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use super::fingerprint::Fingerprint;
 use super::session_notes::SessionNotes;
 use super::tickets::{HookTicket, TicketKey, TicketStore};
-use super::{agent_tool, post_tool_report};
+use super::{agent_tool, codex_sandbox, post_tool_report};
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
 use crate::args::AskArg;
@@ -141,6 +141,13 @@ impl HookEvaluator {
         let kind = tool_effects(&heard.tool, &heard.input).kind;
         let mode = self.mode(dialect, heard, kind)?;
         let key = self.key(dialect, heard, mode);
+        if dialect == AgentKind::Codex
+            && heard.command().is_some()
+            && let Some(reason) =
+                codex_sandbox::obstacle(heard, &self.options.cwd, &self.program, &self.state)
+        {
+            return Ok(HookDecision::Deny { reason });
+        }
         let looks = matches!(kind, ToolKind::ReadsFiles | ToolKind::AgentInternal) && !self.demanding;
         if looks && self.tickets.waiting(&key)?.is_none() {
             return self.look(dialect, heard, mode, (&key, deadline)).await;

@@ -84,3 +84,44 @@ fn a_request_that_a_reviewer_changes_is_refused() {
         world.file("answer.json")
     );
 }
+
+/// Checks whether a process runs.
+fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z")
+}
+
+#[test]
+fn an_agent_ends_with_its_proxy_and_so_does_everything_that_it_started() {
+    let stays = "sleep 1000 & echo $! > child.new; echo $$ > agent.pid; mv child.new child.pid; while :; do wait; sleep 1000; done";
+    for (script, is_signalled) in [
+        (stays.to_owned(), true),
+        (format!("trap '' TERM HUP INT; {stays}"), true),
+        (stays.to_owned(), false),
+    ] {
+        let world = CliTestWorld::new();
+        let (mut proxy, editor) = editor(&world, &["acp", "--", "sh", "-c", &script]);
+        let until = Instant::now() + Duration::from_secs(120);
+        while !world.workspace().join("child.pid").exists() {
+            assert!(Instant::now() < until, "the agent does not start");
+            std::thread::yield_now();
+        }
+        if is_signalled {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(proxy.id()).unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            assert_eq!(proxy.wait().unwrap().code(), Some(128 + 15), "{script}");
+            drop(editor);
+        } else {
+            drop(editor);
+            proxy.wait().unwrap();
+        }
+        for name in ["agent.pid", "child.pid"] {
+            let pid = world.file(name);
+            // A process that was killed is gone a moment later.
+            while runs(&pid) {
+                assert!(Instant::now() < until, "{name} is still there: {script}");
+                std::thread::yield_now();
+            }
+        }
+    }
+}

@@ -1,11 +1,14 @@
 //! `byleave init` on realistic settings: comments, odd indentation, servers with secrets, and existing hooks.
 
+mod broken;
+mod first_run;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -40,7 +43,7 @@ const AGENTS: [(&str, &[(&str, &str)]); 6] = [
     ("copilot", &[(".copilot/mcp-config.json", include_str!("init/copilot.json"))]),
 ];
 
-/// A home directory with the program in it. The hook is a stand-in that prints its version and nothing else.
+/// A home directory with the program and its hook in it, and a stand-in for Codex.
 struct InitFixture {
     world: CliTestWorld,
     program: PathBuf,
@@ -55,7 +58,8 @@ impl InitFixture {
         let built = Path::new(env!("CARGO_BIN_EXE_byleave"));
         put(built, &program);
         let home = Self { world, program };
-        home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
+        home.real_hook();
+        home.script("codex", include_str!("init/codex.py"));
         home
     }
 
@@ -67,14 +71,33 @@ impl InitFixture {
         home
     }
 
+    fn real_hook(&self) {
+        let hook = self.program.with_file_name("byleave-hook");
+        drop(fs::remove_file(&hook));
+        put(Path::new(env!("CARGO_BIN_EXE_byleave-hook")), &hook);
+    }
+
     fn hook(&self, says: &str) {
         self.hook_script(&format!("echo '{says}'"));
     }
 
     fn hook_script(&self, script: &str) {
-        let hook = self.program.with_file_name("byleave-hook");
-        fs::write(&hook, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+        self.script("byleave-hook", &format!("#!/bin/sh\n{script}\n"));
+    }
+
+    /// Writes a program beside ours, where it is found before an installed one.
+    fn script(&self, name: &str, text: &str) {
+        let path = self.program.with_file_name(name);
+        // The built program may be a link to the same file.
+        drop(fs::remove_file(&path));
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.world.command(&self.program);
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.program.parent().unwrap().display()));
+        command
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -92,7 +115,7 @@ impl InitFixture {
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        self.world.command(&self.program).args(words).output().unwrap()
+        self.command().args(words).output().unwrap()
     }
 
     fn told(&self, words: &[&str]) -> String {
@@ -256,7 +279,7 @@ fn a_hook_that_does_not_answer_blocks_the_call() {
             assert_eq!(run(shell).0, Some(2), "{agent}: it is gone");
         }
         // Older versions started the hook like this. The agent then continues if the hook is missing.
-        home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
+        home.real_hook();
         let old = line.split_once("' ").unwrap().1;
         home.write(
             file,
@@ -370,7 +393,7 @@ fn the_doctor_sees_what_was_taken_out_or_came_back() {
     fs::remove_file(home.program.with_file_name("byleave-hook")).unwrap();
     says("does not run");
     assert!(home.told(&["init", agent]).contains("there is no `"));
-    home.hook(&format!("byleave-hook {}", env!("CARGO_PKG_VERSION")));
+    home.real_hook();
     // A server that came back is moved as well, and undo reverts all steps together.
     home.write(
         ".cursor/mcp.json",
@@ -481,9 +504,51 @@ fn homes_that_the_environment_names_are_used() {
         ("copilot", "COPILOT_HOME", "hooks/byleave.json"),
     ] {
         let dir = home.path("elsewhere").join(variable);
-        let mut command = home.world.command(&home.program);
+        let mut command = home.command();
         let told = command.args(["init", agent]).env(variable, &dir).output().unwrap();
         assert!(told.status.success(), "{told:?}");
         assert!(fs::read_to_string(dir.join(file)).unwrap().contains("byleave"), "{agent}");
     }
+}
+
+// req: M1, M2
+#[test]
+fn codex_runs_our_hooks_and_our_commands_or_the_doctor_says_so() {
+    let home = InitFixture::of(&[(".codex/config.toml", "model = \"m\"\n")]);
+    let before = home.files();
+    home.done(&["init", "codex"]);
+    let settings = home.read(".codex/config.toml");
+    assert_eq!(settings.matches("trusted_hash = \"sha256:").count(), 3, "{settings}");
+    assert_eq!(home.doctor("codex")["ok"], true, "{:#}", home.doctor("codex"));
+    let again = home.files();
+    assert!(home.done(&["init", "codex"]).contains("nothing was changed"));
+    assert_eq!(home.files(), again);
+
+    let says = |what: &str| {
+        let found = home.doctor("codex");
+        assert_eq!(found["ok"], false, "{what}: {found:#}");
+        assert!(found["message"].as_str().unwrap().contains(what), "{what}: {found:#}");
+    };
+    let untrusted = settings.split("\n[hooks.state").next().unwrap();
+    // A program that answers something else, one that answers nothing, and none at all.
+    home.script("codex", "#!/bin/sh\necho '{\"id\":2,\"result\":{}}'\n");
+    says("this version of codex does not list its hooks");
+    home.script("codex", "#!/bin/sh\nexit 1\n");
+    says("codex did not list its hooks");
+    fs::remove_file(home.program.with_file_name("codex")).unwrap();
+    if !Path::new("/usr/bin/codex").exists() {
+        home.write(".codex/config.toml", untrusted);
+        says("Codex skips our hooks, because nobody trusted them");
+        let told = home.done(&["init", "codex"]);
+        assert!(told.contains("the program `codex` was not found") && told.contains("`/hooks`"), "{told}");
+    }
+    // Codex itself has written into its settings since.
+    home.write(".codex/config.toml", &format!("{settings}\n[projects.\"/w\"]\ntrust_level = \"trusted\"\n"));
+    home.done(&["init", "--undo", "codex"]);
+    assert_eq!(
+        home.read(".codex/config.toml"),
+        "model = \"m\"\n\n[projects.\"/w\"]\ntrust_level = \"trusted\"\n"
+    );
+    home.write(".codex/config.toml", "model = \"m\"\n");
+    assert_eq!(home.files(), before);
 }

@@ -13,7 +13,10 @@ pub(crate) const MODES: &[HostileMode] = &[
     mode("silent", "never answers", shown::plain, nothing),
     mode("hung", "answers initialize, and then nothing", shown::plain, nothing),
     mode("stuck", "lists its tools, and answers no call", shown::plain, nothing),
-    mode("killed", "exits in the middle of a call", shown::plain, |_, _| std::process::exit(9)),
+    mode("killed", "exits in the middle of a call", shown::plain, |_, _| {
+        eprintln!("out of memory");
+        std::process::exit(9)
+    }),
     mode("restarting", "exits after every call", shown::plain, |_, call| {
         answer(&call.id, text("done"));
         std::process::exit(0);

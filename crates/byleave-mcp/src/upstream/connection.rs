@@ -27,7 +27,7 @@ use super::client_handler::{HandlerContext, UpstreamHandler};
 use super::pins::ServerListing;
 use super::raw_capture::{CapturedListing, CapturingReader, MAX_LINE_BYTES};
 use super::server_definition::{Launch, ServerDefinition, ServerName};
-use super::server_process::{self, KillOnDrop, ServerEnvironment, ServerStartError};
+use super::server_process::{self, KillOnDrop, ServerEnvironment, ServerStartError, StderrTail};
 use super::{ServerChange, http, login, tool_names};
 use crate::active_callers::ActiveCallers;
 use crate::protocol_version::is_modern;
@@ -69,6 +69,7 @@ struct ConnectFailures {
 pub(super) struct RunningServer {
     running: RunningService<RoleClient, UpstreamHandler>,
     heard: Option<CapturedListing>,
+    stderr: Option<StderrTail>,
     _leash: Option<KillOnDrop>,
 }
 
@@ -200,6 +201,15 @@ impl ServerConnection {
         self.held().as_ref().and_then(|connection| connection.heard.as_ref()?.cut())
     }
 
+    /// Returns what a server that has ended wrote last, as the end of an error message.
+    pub(super) async fn last_words(&self) -> String {
+        let connection = self.held().clone();
+        match connection.as_ref().and_then(|connection| connection.stderr.as_ref()) {
+            Some(stderr) => stderr.reason().await,
+            None => String::new(),
+        }
+    }
+
     /// Notes that the server requires a login, or a different one, so that lists can show it.
     pub(super) fn note_login_needed(&self) -> ServerUnavailableError {
         let definition = self.definition();
@@ -224,7 +234,7 @@ impl ServerConnection {
             let trouble = login_error(&error);
             ServerConnectError::Broke(trouble.unwrap_or_else(|| format!("the MCP handshake failed: {error}")))
         };
-        let (running, heard, leash) = match &self.shared.around.definition.launch {
+        let (running, heard, stderr, leash) = match &self.shared.around.definition.launch {
             Launch::Child { .. } => {
                 let (definition, ground) =
                     (self.shared.around.definition.clone(), self.shared.ground.clone());
@@ -238,21 +248,21 @@ impl ServerConnection {
                 let transport = (CapturingReader::new(child.stdout, heard.clone()), child.stdin);
                 let running = match ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said) {
                     Err(ServerConnectError::Broke(why)) => {
-                        return Err(ServerConnectError::Broke(why + &child.stderr.into_reason().await));
+                        return Err(ServerConnectError::Broke(why + &child.stderr.reason().await));
                     }
                     other => other?,
                 };
-                (running, Some(heard), Some(child.kill_on_drop))
+                (running, Some(heard), Some(child.stderr), Some(child.kill_on_drop))
             }
             Launch::Http { url, headers } => {
                 let transport = over_http(&self.definition().name, url, headers, &self.shared.ground).await?;
-                (ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?, None, None)
+                (ear.serve_with_lifecycle(transport, lifecycle).await.map_err(said)?, None, None, None)
             }
         };
         // The tools are requested only on demand, and must then be the current ones.
         running.peer().set_response_cache_config(ClientCacheConfig::disabled()).await;
         self.subscribe(running.peer());
-        Ok(RunningServer { running, heard, _leash: leash })
+        Ok(RunningServer { running, heard, stderr, _leash: leash })
     }
 
     /// Subscribes to changes. A server of the newer protocol reports them only to subscribers.

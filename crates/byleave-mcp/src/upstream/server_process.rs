@@ -292,7 +292,7 @@ fn bare(
 #[derive(Debug)]
 pub(super) struct StderrTail {
     lines: Arc<Mutex<VecDeque<String>>>,
-    reader: JoinHandle<()>,
+    reader: tokio::sync::Mutex<JoinHandle<()>>,
 }
 
 impl StderrTail {
@@ -325,13 +325,18 @@ impl StderrTail {
                 }
             }
         });
-        Self { lines, reader }
+        Self { lines, reader: tokio::sync::Mutex::new(reader) }
     }
 
-    /// Returns what a server that did not come up wrote last, as the end of an error message.
-    pub(super) async fn into_reason(mut self) -> String {
-        // A server that still runs has written what it has to say.
-        drop(tokio::time::timeout(Self::ARRIVES_WITHIN, &mut self.reader).await);
+    /// Returns what a server that failed wrote last, as the end of an error message.
+    pub(super) async fn reason(&self) -> String {
+        {
+            let mut reader = self.reader.lock().await;
+            if !reader.is_finished() {
+                // A server that still runs has written what it has to say.
+                drop(tokio::time::timeout(Self::ARRIVES_WITHIN, &mut *reader).await);
+            }
+        }
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let said: Vec<&str> = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
         if said.is_empty() {

@@ -9,15 +9,15 @@ use byleave_gate::plan::add_argument_effects;
 use byleave_gate::schema::{JsonLimits, Validator};
 use byleave_gate::tool::{RunContext, Tool, ToolContext, ToolError};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ElicitRequest,
-    ErrorData, InputRequest, InputResponses, RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ContentBlock,
+    ElicitRequest, ErrorData, InputRequest, InputResponses, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use serde_json::{Map, Value};
 
 use super::client_handler;
 use super::connection::{ServerConnection, is_unauthorized, login_error};
-use super::server_definition::ServerDefinition;
+use super::server_definition::{DirectoryAccess, ServerDefinition};
 use crate::active_callers::Caller;
 use crate::protocol_version::is_modern;
 use crate::result_conversion;
@@ -37,6 +37,26 @@ impl<T: Into<String>> From<T> for ToolCallError {
     fn from(why: T) -> Self {
         Self::Broke(why.into())
     }
+}
+
+/// Returns which setting lets a server write, if its own words say that it could not.
+fn write_hint(definition: &ServerDefinition, failure: &str) -> Option<String> {
+    let failure = failure.to_lowercase();
+    if definition.profile.unconfined
+        || !["erofs", "read-only file system"].iter().any(|sign| failure.contains(sign))
+    {
+        return None;
+    }
+    let name = &definition.name;
+    let setting = match definition.profile.workspace {
+        DirectoryAccess::None | DirectoryAccess::Read => {
+            "a person allows writes in the workspace with `workspace = \"write\"`"
+        }
+        DirectoryAccess::Write => "a person allows writes elsewhere with `write = [\"/PATH\"]`",
+    };
+    Some(format!(
+        "byleave: the sandbox keeps the server `{name}` from writing there; {setting} in `[server.{name}]` of mcp.toml"
+    ))
 }
 
 /// One tool of one server.
@@ -125,15 +145,26 @@ impl ServerTool {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let mut here = self.link.active_calls().register(run);
         let asked = connection.peer().send_cancellable_request(request, options).await;
-        let handle = asked.map_err(|error| self.broke(&error))?;
+        let handle = match asked {
+            Ok(handle) => handle,
+            Err(error) => return Err(self.broke(&error).await),
+        };
         here.set_progress_token(handle.progress_token.clone());
         let mut called_off = CancelOnDrop { peer: connection.peer(), id: Some(handle.id.clone()) };
         let answered = handle.await_response().await;
         called_off.id = None;
         here.wait_for_forwarded().await;
-        match answered.map_err(|error| self.broke(&error))? {
-            ServerResult::CallToolResult(result) => {
+        let answered = match answered {
+            Ok(answered) => answered,
+            Err(error) => return Err(self.broke(&error).await),
+        };
+        match answered {
+            ServerResult::CallToolResult(mut result) => {
                 self.link.reset_failures();
+                if result.is_error == Some(true) {
+                    let text = serde_json::to_string(&result.content).unwrap_or_default();
+                    result.content.extend(write_hint(self.link.definition(), &text).map(ContentBlock::text));
+                }
                 Ok(CallToolResponse::Complete(result))
             }
             ServerResult::InputRequiredResult(result) => Ok(CallToolResponse::InputRequired(result)),
@@ -142,7 +173,7 @@ impl ServerTool {
         }
     }
 
-    fn broke(&self, error: &ServiceError) -> ToolCallError {
+    async fn broke(&self, error: &ServiceError) -> ToolCallError {
         if is_unauthorized(error) {
             self.link.drop_connection();
             return self.link.note_login_needed().to_string().into();
@@ -155,12 +186,13 @@ impl ServerTool {
             ServiceError::McpError(said) => return ToolCallError::Said(said.clone()),
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
                 let cut = self.link.cut_off_reason();
+                let last_words = self.link.last_words().await;
                 self.link.drop_connection();
                 if let Some(cut) = cut {
                     return format!("the server was disconnected: {cut}").into();
                 }
                 format!(
-                    "the server `{}` ended during the call; the effects of the call are unknown",
+                    "the server `{}` ended during the call; the effects of the call are unknown{last_words}",
                     self.link.definition().name
                 )
             }
@@ -306,5 +338,31 @@ impl Drop for CancelOnDrop<'_> {
                 }
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::upstream::server_definition::{Launch, ServerName};
+
+    // req: M2
+    #[test]
+    fn a_write_that_the_profile_forbids_names_the_setting() {
+        let launch = Launch::Child { command: "x".into(), args: Vec::new(), env: BTreeMap::new(), cwd: None };
+        let mut definition = ServerDefinition::new(ServerName::new("files").unwrap(), launch);
+        let node = "EROFS: read-only file system, open '/w/x'";
+        let hint = |definition: &ServerDefinition, failure: &str| {
+            write_hint(definition, failure).unwrap_or_default()
+        };
+        assert!(hint(&definition, node).contains("`workspace = \"write\"` in `[server.files]`"));
+        assert!(hint(&definition, "OSError: [Errno 30] Read-only file system: 'x'").contains("workspace"));
+        assert_eq!(write_hint(&definition, "no such file"), None);
+        definition.profile.workspace = DirectoryAccess::Write;
+        assert!(hint(&definition, node).contains("`write = [\"/PATH\"]`"));
+        definition.profile.unconfined = true;
+        assert_eq!(write_hint(&definition, node), None);
     }
 }

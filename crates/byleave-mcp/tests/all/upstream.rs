@@ -47,7 +47,12 @@ const ENDS_MS: u64 = 120_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_misbehaves_costs_an_error() {
     costs_an_error(&[
-        ("killed", "", ENDS_MS, "ended during the call"),
+        (
+            "killed",
+            "",
+            ENDS_MS,
+            "the effects of the call are unknown; its standard error ends with `out of memory`",
+        ),
         ("error", "", ENDS_MS, "refused the call"),
         ("breaks-schema", "", ENDS_MS, "does not match the output schema"),
         ("wrong-shape", "", ENDS_MS, ""),

@@ -1,21 +1,25 @@
-//! Checks the agents that were set up: whether gateway and hook are in place, and whether their programs exist and have this
-//! version. It also reports MCP servers that bypass the gateway again. It changes nothing.
+//! Checks the agents that were set up: whether gateway and hook are in place, whether their programs exist and have this version,
+//! whether any settings switch them off, and whether the hook denies a call that must be denied. It also reports MCP servers that bypass
+//! the gateway again. It changes nothing.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use byleave_hook::AgentKind;
 use serde_json::Value;
 
 use super::environment::DoctorFinding;
-use crate::agent_configs::{self, AgentSettingsFile, NotMovable, ProgramPaths};
+use super::{codex, hook_call};
+use crate::agent_configs::{self, AgentSettingsFile, NotMovable, ProgramPaths, SettingsDirs, SettingsLayer};
 use crate::atomic_replace;
+use crate::command::init::real_state;
 use crate::config_edit::{self, FileFormat};
 use crate::init_journal::{self, InitJournal};
 use crate::resolved_options::ResolvedOptions;
+use crate::timed_process;
 
 /// The time limit for a program to print its version.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +27,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Returns one finding for each agent that was set up.
 pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
     match init_journal::all(options) {
-        Ok(all) => all.iter().map(|setup| finding(setup, options)).collect(),
+        // Each starts programs and mostly waits for them.
+        Ok(all) => std::thread::scope(|scope| {
+            let checks: Vec<_> =
+                all.iter().map(|setup| (setup.agent, scope.spawn(|| finding(setup, options)))).collect();
+            let findings = checks.into_iter().map(|(agent, check)| {
+                let failed = |_| DoctorFinding::problem(agent.name(), "the check failed", "report this");
+                check.join().unwrap_or_else(failed)
+            });
+            findings.collect()
+        }),
         Err(error) => {
             let hint = "check the directory `agents` in the state directory";
             vec![DoctorFinding::problem("agents", format!("{error:#}"), hint)]
@@ -40,25 +53,25 @@ fn finding(setup: &InitJournal, options: &ResolvedOptions) -> DoctorFinding {
         Err(error) => vec![format!("{error:#}")],
     };
     if wrong.is_empty() {
+        let known = agent_configs::doctor_limits(agent);
         return DoctorFinding::ok(
             agent.name(),
-            format!("{project}set up; {}", agent_configs::enforcement_summary(agent)),
+            format!("{project}set up; {}; {known}", agent_configs::enforcement_summary(agent)),
         );
     }
     let flag = if setup.project.is_some() { " --project` in that directory" } else { "`" };
-    let hint = format!("`byleave init {}{flag} repairs it; `--undo` removes the setup", agent.name());
-    DoctorFinding::problem(
-        agent.name(),
-        format!("{project}{}; {}", wrong.join("; "), agent_configs::enforcement_summary(agent)),
-        hint,
-    )
+    let hint =
+        format!("`byleave init {}{flag} repairs what is ours; `--undo` removes the setup", agent.name());
+    DoctorFinding::problem(agent.name(), format!("{project}{}", wrong.join("; ")), hint)
 }
 
 /// Returns every difference from the state after setup.
 fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> {
     let places = options.agent_places(setup.project.clone())?;
     let gateway = std::env::current_exe()?;
-    let programs = ProgramPaths { hook: gateway.with_file_name("byleave-hook"), gateway };
+    let state = real_state(options)?;
+    let programs = ProgramPaths { hook: gateway.with_file_name("byleave-hook"), gateway, state };
+    let directory = setup.project.clone().unwrap_or_else(|| PathBuf::from(&options.cwd));
     let mut wrong = Vec::new();
     let mut named = BTreeSet::new();
     for target in agent_configs::targets(setup.agent, &places, &programs) {
@@ -68,12 +81,37 @@ fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> 
             wrong.extend(around_the_gateway(setup, &target.path, &value, at));
         }
     }
-    let directory = setup.project.clone().unwrap_or_else(|| PathBuf::from(&options.cwd));
     if let Some((path, at)) = agent_configs::local_servers(setup.agent, &places, &directory) {
         wrong.extend(around_the_gateway(setup, &path, &value(&path, FileFormat::Json)?, &at));
     }
+    wrong.extend(switched_off(setup, &places, &directory)?);
     wrong.extend(named.iter().filter_map(|program| unfit(program, &programs)));
+    if setup.agent == AgentKind::Codex {
+        wrong.extend(codex::wrong(&places, &programs, &options.cwd)?);
+    }
+    // A hook that is not the one of `init` is not started.
+    if wrong.is_empty() {
+        let lines = agent_configs::hook_commands(setup.agent, &places, &programs);
+        // The first one is the hook before a tool.
+        wrong.extend(lines.first().and_then(|(_, line)| hook_call::problem(setup.agent, line, &directory)));
+    }
     Ok(wrong)
+}
+
+/// Returns the settings that switch our part off, in any file that the agent reads in this directory.
+fn switched_off(setup: &InitJournal, places: &SettingsDirs, directory: &Path) -> Result<Vec<String>> {
+    let files = agent_configs::settings_layers(setup.agent, places, directory).into_iter();
+    let layers = files.map(|layer| {
+        let value = value(&layer.path, layer.format)?;
+        Ok((layer, value))
+    });
+    let layers: Vec<(SettingsLayer, Value)> = layers.collect::<Result<_>>()?;
+    let switches = agent_configs::off_switches(setup.agent);
+    let found = switches.iter().filter_map(|switch| switch.find(&layers));
+    let shown = found.map(|(path, what)| {
+        format!("in `{}`, {what}: it switches our hooks or the gateway off", path.display())
+    });
+    Ok(shown.collect())
 }
 
 /// Checks that the file contains all its entries, and collects the programs that it names.
@@ -110,12 +148,6 @@ fn look(target: &AgentSettingsFile, value: &Value, named: &mut BTreeSet<PathBuf>
         }
         named.extend(ours.into_iter().map(|(_, program)| program));
     }
-    wrong.extend(
-        target
-            .disabled_settings(value)
-            .into_iter()
-            .map(|switch| format!("in `{shown}`, {switch}: hooks do not run")),
-    );
 }
 
 fn around_the_gateway(setup: &InitJournal, path: &Path, value: &Value, at: &[String]) -> Vec<String> {
@@ -148,26 +180,9 @@ fn unfit(program: &Path, ours: &ProgramPaths) -> Option<String> {
 }
 
 fn version(program: &Path) -> Result<String> {
-    let mut child = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let until = Instant::now() + PATIENCE;
-    while child.try_wait()?.is_none() {
-        if Instant::now() >= until {
-            child.kill()?;
-            child.wait()?;
-            anyhow::bail!("the program did not print its version within {} s", PATIENCE.as_secs());
-        }
-        // Waiting for a child with a time limit requires polling.
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let mut said = String::new();
-    let out = child.stdout.take().context("the program has no output")?;
-    out.take(200).read_to_string(&mut said)?;
-    Ok(said)
+    let said = timed_process::run(Command::new(program).arg("--version"), "", PATIENCE)?;
+    anyhow::ensure!(said.status.success(), "`--version` ended with {}", said.status);
+    Ok(said.stdout.chars().take(200).collect())
 }
 
 fn value(path: &Path, format: FileFormat) -> Result<Value> {

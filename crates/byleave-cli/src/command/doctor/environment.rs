@@ -26,11 +26,11 @@ use crate::resolved_options::{ResolvedOptions, real_path};
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
 /// The result of one check.
-pub(super) struct DoctorFinding {
-    pub(super) subject: &'static str,
-    pub(super) is_ok: bool,
-    pub(super) message: String,
-    pub(super) hint: Option<String>,
+pub(crate) struct DoctorFinding {
+    pub(crate) subject: &'static str,
+    pub(crate) is_ok: bool,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
 }
 
 impl DoctorFinding {
@@ -42,7 +42,7 @@ impl DoctorFinding {
         Self { subject: about, is_ok: false, message: what.into(), hint: Some(hint.into()) }
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({ "subject": self.subject, "ok": self.is_ok, "message": self.message, "hint": self.hint })
     }
 }

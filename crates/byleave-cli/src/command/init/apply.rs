@@ -1,13 +1,11 @@
 //! Applies a plan. The order matters: first the journal, then the servers in their new file, and only then their removal from the
 //! agent's file. An interruption loses nothing, and `--undo` reverts what was done.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
 
 use super::plan::InitPlan;
 use crate::atomic_replace;
-use crate::init_journal::{BeforeAfter, ChangedFile, InitJournal, InitStep, ServersChange};
+use crate::init_journal::{BeforeAfter, ChangedFile, InitJournal, InitStep, ServersChange, missing_above};
 use crate::resolved_options::ResolvedOptions;
 use crate::time::now;
 
@@ -22,7 +20,7 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
             format: file.format,
             ops: file.ops.clone(),
             created_dirs: missing_above(&file.path),
-            texts: setup.store_texts(options, number, texts)?,
+            texts: setup.store_texts(number, texts)?,
         });
     }
     let servers = &plan.servers;
@@ -33,7 +31,7 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
             added: servers.added.clone(),
             shared: servers.shared.clone(),
             created_dirs: missing_above(&servers.path),
-            texts: setup.store_texts(options, files.len(), texts)?,
+            texts: setup.store_texts(files.len(), texts)?,
         });
     }
     setup.steps.push(step);
@@ -45,11 +43,4 @@ pub(super) fn apply(plan: &InitPlan, options: &ResolvedOptions) -> Result<()> {
         atomic_replace::replace(&file.path, file.before.as_deref(), &file.after)?;
     }
     Ok(())
-}
-
-fn missing_above(path: &Path) -> Vec<PathBuf> {
-    let mut missing: Vec<PathBuf> =
-        path.ancestors().skip(1).take_while(|above| !above.exists()).map(Path::to_owned).collect();
-    missing.reverse();
-    missing
 }

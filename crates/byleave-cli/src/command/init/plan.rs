@@ -81,6 +81,26 @@ impl InitPlan {
         Ok(plan)
     }
 
+    /// Returns a plan for the same agent that changes only this file.
+    pub(super) fn with_only(&self, edit: InitFileEdit) -> Self {
+        let (path, before) = (self.servers.path.clone(), None);
+        Self {
+            agent: self.agent,
+            project: self.project.clone(),
+            files: vec![edit],
+            servers: ServersFileEdit {
+                path,
+                before,
+                after: String::new(),
+                added: Vec::new(),
+                shared: Vec::new(),
+            },
+            moved: Vec::new(),
+            not_moved: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Checks whether any file changes.
     pub(super) fn changes_something(&self) -> bool {
         self.files.iter().any(|file| !file.ops.is_empty()) || !self.servers.added.is_empty()

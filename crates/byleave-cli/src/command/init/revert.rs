@@ -35,16 +35,15 @@ impl<'a> RevertPlan<'a> {
     pub(super) fn new<'b>(
         setup: &'a InitJournal,
         others: impl Iterator<Item = &'b InitJournal>,
-        options: &ResolvedOptions,
     ) -> Result<Self> {
         let mut back = Self { setup, files: Vec::new(), made: Vec::new(), notes: Vec::new() };
         for step in setup.steps.iter().rev() {
             for changed in &step.files {
-                back.file(changed, options)?;
+                back.file(changed)?;
                 back.made.extend(changed.created_dirs.iter().rev().cloned());
             }
         }
-        back.servers(&needed(others), options)?;
+        back.servers(&needed(others))?;
         Ok(back)
     }
 
@@ -76,9 +75,9 @@ impl<'a> RevertPlan<'a> {
         self.setup.forget(options)
     }
 
-    fn file(&mut self, changed: &ChangedFile, options: &ResolvedOptions) -> Result<()> {
-        let before = self.setup.before(options, &changed.texts)?;
-        let after = self.setup.after(options, &changed.texts)?;
+    fn file(&mut self, changed: &ChangedFile) -> Result<()> {
+        let before = self.setup.before(&changed.texts)?;
+        let after = self.setup.after(&changed.texts)?;
         let place = self.place(&changed.path, changed.format)?;
         let current = self.files.get(place).and_then(|file| file.then.clone());
         let then = if current.as_deref() == Some(after.as_str()) {
@@ -87,7 +86,7 @@ impl<'a> RevertPlan<'a> {
             current
         } else {
             let current = current.unwrap_or_default();
-            let backup = self.setup.directory(options);
+            let backup = self.setup.directory();
             let merged = taken_out(changed, before.as_deref(), &after, &current).map_err(|fault| {
                 CliError::refused(format!(
                     "`{}` was changed after setup, and {fault:#}",
@@ -111,12 +110,12 @@ impl<'a> RevertPlan<'a> {
     }
 
     /// Plans the removal of the servers that came with this agent and that no other agent needs.
-    fn servers(&mut self, needed: &BTreeMap<String, &'static str>, options: &ResolvedOptions) -> Result<()> {
+    fn servers(&mut self, needed: &BTreeMap<String, &'static str>) -> Result<()> {
         for step in self.setup.steps.iter().rev() {
             let Some(servers) = &step.servers else { continue };
             self.made.extend(servers.created_dirs.iter().rev().cloned());
-            let before = self.setup.before(options, &servers.texts)?;
-            let after = self.setup.after(options, &servers.texts)?;
+            let before = self.setup.before(&servers.texts)?;
+            let after = self.setup.after(&servers.texts)?;
             let written = mcp_config_file::all(&after)?;
             let place = self.place(&servers.path, FileFormat::Toml)?;
             let Some(mut text) = self.files.get(place).and_then(|file| file.then.clone()) else { continue };

@@ -45,6 +45,13 @@ pub(super) fn source(name: Option<&str>) -> Result<Option<&'static str>> {
     name.map(|name| find(name).map(|profile| profile.toml)).transpose()
 }
 
+/// Returns the text of the user's policy file with this profile. The file must have been loaded before, so that it can be parsed.
+pub(in crate::command) fn with_profile(text: &str, name: &str) -> Result<String> {
+    let mut document: toml_edit::DocumentMut = text.parse()?;
+    document.insert("profile", toml_edit::value(name));
+    Ok(document.to_string())
+}
+
 fn find(name: &str) -> Result<Profile> {
     let names = || Profile::ALL.map(|profile| profile.name).join(", ");
     let unknown = || {
@@ -86,10 +93,8 @@ fn choose(
     let path = Path::new(options.config.as_ref().ok_or_else(nowhere)?).join(USER_FILE_NAME);
     let path = atomic_replace::target(&path)?;
     let old = atomic_replace::text(&path)?;
-    // It was loaded before, so it can be parsed.
-    let mut document: toml_edit::DocumentMut = old.as_deref().unwrap_or_default().parse()?;
-    document.insert("profile", toml_edit::value(profile.name));
-    atomic_replace::replace(&path, old.as_deref(), &document.to_string())?;
+    let new = with_profile(old.as_deref().unwrap_or_default(), profile.name)?;
+    atomic_replace::replace(&path, old.as_deref(), &new)?;
     let active = active_profiles(&rules.load()?.policy);
     if screen.json() {
         screen.value(&json!({ "active": active, "file": path }));
