@@ -4,6 +4,7 @@
 //! shown.
 
 mod apply;
+mod container_question;
 mod plan;
 mod report;
 mod revert;
@@ -83,7 +84,12 @@ fn set_up(
     } else if plan.changes_something() {
         apply::apply(&plan, options)?;
     }
-    report::print_plan(&plan, is_dry, cannot_run(options).as_ref(), screen);
+    let mut options = options.clone();
+    if !is_dry {
+        container_question::ask(&options, screen)?;
+        options = options.in_directory(options.cwd.clone())?;
+    }
+    report::print_plan(&plan, is_dry, cannot_run(&options).as_ref(), screen);
     Ok(ExitStatus::Completed)
 }
 
