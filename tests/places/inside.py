@@ -333,8 +333,11 @@ class Place:
         return ("wrong" if wrong else "ok after a question" if asked else "ok"), "; ".join(wrong), asked
 
     def set_up(self):
-        """What a person does first: `init`, a profile, a rule for the two local ports, and `doctor`."""
+        """What a person does first: `init`, the setting that it names, a profile, a rule for the two local ports, and `doctor`."""
         code, said = self.byleave("init", "claude-code")
+        setting = re.search(r'`(container = "trusted"|waive = \[[^\]]*\])`', said)
+        if setting:
+            self.settle(setting.group(1))
         self.settings = [path for path in self.candidates() if os.path.exists(path)]
         hook = self.hook_line("PreToolUse")
         tell(kind="command", name="init", result="ok" if code == 0 and hook else "wrong", why="" if code == 0 and hook else short(f"{code}: {said}"))
@@ -358,6 +361,14 @@ class Place:
         bad = [f"{one['subject']}: {one['message']}" for one in doctor.get("findings", []) if not one["ok"]]
         tell(kind="doctor", code=code, level=level, weaker=weaker, bad=bad, copies=doctor.get("copies"), said=short(said, 300) if not doctor else "")
         tell(kind="command", name="doctor", result="ok" if code == 0 else "wrong", why="" if code == 0 else short("; ".join(bad) or said, 900))
+
+    def settle(self, line):
+        """Writes a setting to the person's own file, as `byleave config edit` does."""
+        path = os.path.join(self.real_home(), ".config/byleave/config.toml")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(line + "\n")
+        tell(kind="note", text=f"the person's settings: {line}")
 
     def real_home(self):
         import pwd

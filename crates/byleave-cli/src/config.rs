@@ -340,6 +340,14 @@ impl Config {
         self.words("waive").iter().filter_map(|name| Guarantee::from_name(name)).collect()
     }
 
+    /// Checks whether a file of the organisation or the person says that the container around this program is the outer wall.
+    pub(crate) fn trusts_container(&self) -> bool {
+        self.get("container").is_some_and(|held| {
+            let is_in_file = matches!(held.origin, SettingSource::Organisation(..) | SettingSource::User(..));
+            is_in_file && held.value == SettingValue::Text("trusted".into())
+        })
+    }
+
     /// Returns where commands run.
     pub(crate) fn run_on(&self) -> RunOn {
         let text = self.text("run_on");

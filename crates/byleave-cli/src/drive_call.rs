@@ -22,7 +22,7 @@ use crate::exit_status::ExitStatus;
 use crate::hook::{self, TicketStore};
 use crate::live_output::LiveReporter;
 use crate::resolved_options::ResolvedOptions;
-use crate::tool_catalog::command_host;
+use crate::tool_catalog::{command_host, container_trust, workplace};
 
 /// The status of a call, and whether Ctrl-C was pressed meanwhile.
 pub(crate) struct DriveResult {
@@ -45,6 +45,11 @@ pub(crate) async fn record_waivers(gate: &Gate, options: &ResolvedOptions) -> Re
     if let CommandHost::Container(engine) = command_host(options, Path::new(&options.cwd)) {
         waived.extend(engine.missing_guarantees().into_iter().map(|(guarantee, _)| guarantee));
         why.push_str(&format!("; commands run in a container of `{}`", engine.image));
+    }
+    let trusted = container_trust(options).waived();
+    if !trusted.is_empty() && workplace(options, &options.cwd).has_no_namespaces() {
+        waived.extend(trusted);
+        why.push_str("; `container = \"trusted\"`: the container around Byleave is the outer wall");
     }
     if waived.is_empty() {
         return Ok(());

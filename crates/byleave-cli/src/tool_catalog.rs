@@ -13,7 +13,8 @@ use byleave_gate::ledger::Ledger;
 use byleave_gate::ledger::memory::MemoryLedger;
 use byleave_gate::tool::{RunContext, Tool};
 use byleave_gate::typed_tool::TypedTool;
-use byleave_tools::{BuiltinToolOptions, CommandHost, ExecutionEnv, Jobs};
+use byleave_sandbox::probe::check_container_wall;
+use byleave_tools::{BuiltinToolOptions, CommandHost, ContainerTrust, ExecutionEnv, Jobs};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -53,7 +54,19 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     workplace.required.clone_from(&options.required);
     workplace.max_file_bytes = options.settings.file_bytes();
     workplace.command_host = command_host(options, Path::new(workspace));
+    workplace.container = container_trust(options);
     workplace
+}
+
+/// Returns whether the container around this program is the outer wall. The setting has no effect where it is none.
+pub(crate) fn container_trust(options: &ResolvedOptions) -> ContainerTrust {
+    if !options.settings.trusts_container() {
+        return ContainerTrust::Untrusted;
+    }
+    match check_container_wall(options.home.as_ref().map(Path::new)) {
+        Ok(()) => ContainerTrust::Trusted,
+        Err(why) => ContainerTrust::NoWall(why),
+    }
 }
 
 /// Returns where commands of this workspace run. If a container is set and there is no engine, they do not run at all.

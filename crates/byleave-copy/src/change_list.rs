@@ -137,12 +137,16 @@ impl WorkspaceCopy {
                 .iter()
                 .filter_map(|mounted| Some(mounted.path.strip_prefix(path).ok()?.to_str()?.to_owned()))
                 .collect();
+            let blank =
+                self.meta.blank.iter().map(Path::new).filter_map(|hidden| hidden.strip_prefix(path).ok());
+            let blank = blank.filter_map(|inside| Some(inside.to_str()?.to_owned())).collect();
             let look = ScanOptions {
                 root: number,
                 path: &root.path,
                 changed: &self.path.join(layers::changes_path(root.method, number)),
                 is_full_tree: root.method == CopyMethod::Tree,
                 started_ns: self.meta.started_ns,
+                blank: &blank,
                 mounted: &mounted,
                 is_scratch: &|inside| {
                     self.store.settings.scratch.iter().any(|name| name.matches(path, inside))

@@ -25,6 +25,8 @@ pub struct WorkspaceCopy {
     pub(crate) store: CopyStore,
     pub(crate) path: PathBuf,
     pub(crate) meta: CopyMetadata,
+    /// The time by the clock of the filesystem when its paths were adopted.
+    pub(crate) ready_ns: i64,
     /// Held until the copy is dropped.
     pub(crate) _lock: CopyLock,
 }
@@ -41,6 +43,9 @@ pub(crate) struct CopyMetadata {
     /// The runs that find its scratch again.
     #[serde(default)]
     pub visibility: ScratchScope,
+    /// Files and directories of full copies without their content.
+    #[serde(default)]
+    pub blank: Vec<String>,
 }
 
 /// A scratch directory that has layers of its own in this copy.
@@ -102,9 +107,10 @@ impl CopyStore {
             session: None,
             scratch: Vec::new(),
             visibility: ScratchScope::default(),
+            blank: Vec::new(),
         };
         write_json(&at.join("copy.json"), &meta)?;
-        Ok(WorkspaceCopy { store: self.clone(), path: at, meta, _lock: lock })
+        Ok(WorkspaceCopy { store: self.clone(), path: at, meta, ready_ns: 0, _lock: lock })
     }
 
     /// Opens an existing copy in order to inspect, commit or discard it.
@@ -118,7 +124,7 @@ impl CopyStore {
             return Err(Error::Exists(id));
         }
         let meta = read_json(&at.join("copy.json"))?.ok_or(Error::Missing(id))?;
-        Ok(WorkspaceCopy { store: self.clone(), path: at, meta, _lock: lock })
+        Ok(WorkspaceCopy { store: self.clone(), path: at, meta, ready_ns: 0, _lock: lock })
     }
 
     fn prepare_root(&self, path: &Path, method: CopyMethod) -> Result<CopyRoot, Error> {

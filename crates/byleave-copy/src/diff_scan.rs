@@ -52,6 +52,8 @@ pub(crate) struct ScanOptions<'a> {
     /// Whether `changed` is the whole tree, and not only the differences.
     pub is_full_tree: bool,
     pub started_ns: i64,
+    /// The paths in the root that were emptied in the copy.
+    pub blank: &'a HashSet<String>,
     /// Directories that are mounted over. They are not scanned.
     pub mounted: &'a HashSet<String>,
     /// Tells whether a directory that the command created is scratch.
@@ -148,10 +150,27 @@ impl LayerScanner<'_, '_> {
         {
             return Ok(());
         }
+        if was.is_some() && self.options.blank.contains(pair.inside) && self.is_still_blank(pair, &is)? {
+            return Ok(());
+        }
         if FileType::from_raw_mode(is.st_mode) == FileType::Directory {
             self.visit_new_directory(pair, was.as_ref(), &is, whole)
         } else {
             self.visit_leaf(pair, was.as_ref(), &is)
+        }
+    }
+
+    /// Checks whether the command left a file or directory empty that was emptied for it.
+    fn is_still_blank(&self, pair: EntryPair<'_>, is: &Stat) -> Result<bool, Error> {
+        match FileType::from_raw_mode(is.st_mode) {
+            FileType::RegularFile => Ok(is.st_size == 0),
+            FileType::Directory => {
+                let at = || self.path(pair.inside);
+                let opened =
+                    dir_handle::open_owned(pair.upper.as_fd(), pair.name, is).context("open", at())?;
+                Ok(dir_handle::list_names(&opened).context("list", at())?.is_empty())
+            }
+            _ => Ok(false),
         }
     }
 

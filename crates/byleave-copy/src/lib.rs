@@ -10,6 +10,7 @@
 //! | [`store`], [`copy`], `json_files` | the directory of all copies; one copy with its lock; small files that are written whole |
 //! | `layers`, `tree_copy`, `whiteout` | overlay directories or a plain copy; copies of trees; overlay marks for removed files |
 //! | [`scratch`] | directories that builds create again, kept for the session in layers of their own |
+//! | `tree_paths` | hides files in a full copy, and lets text name the copy or the original |
 //! | `write_into_copy` | writes whole files to a copy without mounting it |
 //! | `diff_scan`, `change_list` | finds what differs on a copy; stores that list, so that the shown changes are the committed ones |
 //! | `rename_detection`, `diff`, `caveats` | folds renames; text diffs; ways in which a copy differs from a direct run |
@@ -58,6 +59,7 @@ pub mod scratch;
 mod staging;
 pub mod store;
 mod tree_copy;
+mod tree_paths;
 pub mod undo;
 mod whiteout;
 mod write_into_copy;

@@ -157,7 +157,7 @@ fn errno(error: &std::io::Error) -> Errno {
 }
 
 /// Copies owner, attributes and mode of the original. The owner comes first, because setting it clears bits of the mode.
-fn copy_metadata(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn copy_metadata(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
     if rustix::process::geteuid().is_root() {
         let owner = rustix::fs::Uid::from_raw(stat.st_uid);
         rustix::fs::fchown(target, Some(owner), Some(rustix::fs::Gid::from_raw(stat.st_gid)))?;
@@ -166,7 +166,7 @@ fn copy_metadata(stat: &Stat, source: &OwnedFd, target: &OwnedFd) -> Result<(), 
     rustix::fs::fchmod(target, Mode::from_raw_mode(permission_bits(stat.st_mode)))
 }
 
-fn copy_owner(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
+pub(crate) fn copy_owner(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn copy_owner(stat: &Stat, to: (BorrowedFd<'_>, &CStr)) -> Result<(), Errno> {
 }
 
 #[expect(clippy::useless_conversion, reason = "the widths differ between architectures")]
-fn times(stat: &Stat) -> Timestamps {
+pub(crate) fn times(stat: &Stat) -> Timestamps {
     let at = |tv_sec: i64, nanoseconds: i64| Timespec { tv_sec, tv_nsec: nanoseconds };
     Timestamps {
         last_access: at(stat.st_atime.into(), i64::try_from(stat.st_atime_nsec).unwrap_or_default()),

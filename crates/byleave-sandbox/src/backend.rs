@@ -7,8 +7,11 @@ use std::fmt;
 
 use crate::confinement::{Confinement, Network};
 use crate::guarantee::{Enforcement, Guarantee};
-use crate::launch::{self, Bwrap, LaunchError, NetworkServeError, RunAs, RunningCommand};
-use crate::plan::CommandSpec;
+use crate::launch::{
+    self, Bwrap, IndexCache, LaunchError, NetworkBridge, NetworkServeError, RunAs, RunningCommand,
+};
+use crate::net::egress::Egress;
+use crate::plan::{CommandSpec, TCP_SINCE};
 
 /// The first version of Landlock that confines signals and abstract sockets.
 const SCOPES_SINCE: u32 = 6;
@@ -82,8 +85,10 @@ fn each_by_itself() -> Enforcement {
 
 fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guarantee) -> Enforcement {
     let files = &confinement.files;
+    // Of a full copy the hidden files are left out, and what is protected is judged before it is committed.
+    let directly_writable = files.directly_writable();
     let beneath_writable =
-        |path: &std::path::PathBuf| files.writable.iter().any(|writable| path.starts_with(writable));
+        |path: &std::path::PathBuf| directly_writable.iter().any(|writable| path.starts_with(writable));
     match guarantee {
         Guarantee::WritesConfined if landlock < TRUNCATION_SINCE => Enforcement::Partial(
             "the command can truncate files outside the writable paths, and change their modes, owners and times".into(),
@@ -92,12 +97,20 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
             "the command can change modes, owners, times and attributes outside the writable paths".into(),
         ),
         Guarantee::WritesLockedTwice => Enforcement::Unavailable("only Landlock enforces it, without mounts".into()),
-        Guarantee::SecretsHidden if files.hidden.iter().any(beneath_writable) => {
+        Guarantee::SecretsHidden
+            if files.hidden.iter().any(beneath_writable)
+                || files.path_policy.is_some() && !directly_writable.is_empty() =>
+        {
             Enforcement::Partial("the command can read hidden files below a writable path".into())
         }
-        Guarantee::ProtectedKept => Enforcement::Unavailable("the command can write everything below a writable path".into()),
+        Guarantee::ProtectedKept if !directly_writable.is_empty() => {
+            Enforcement::Unavailable("the command can write everything below a writable path".into())
+        }
+        Guarantee::NetworkConfined if confinement.network == Network::Proxied && landlock >= TCP_SINCE => {
+            Enforcement::Partial("the command can reach every host on the ports that it was granted, and on that of the proxy".into())
+        }
         Guarantee::NetworkConfined if confinement.network == Network::Proxied => {
-            Enforcement::Unavailable("without a network namespace the command has no sockets at all".into())
+            Enforcement::Unavailable("this version of Landlock does not confine TCP".into())
         }
         Guarantee::ProcessesApart if landlock < SCOPES_SINCE => {
             Enforcement::Partial("the command can see and signal other processes of the user".into())
@@ -119,6 +132,7 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
         Guarantee::TmpLimited => Enforcement::Unavailable("temporary files are on a disk of this machine".into()),
         // Sockets and shared memory do not exist here. The other guarantees depend on nothing that is missing.
         Guarantee::SecretsHidden
+        | Guarantee::ProtectedKept
         | Guarantee::HomeHidden
         | Guarantee::ReadsConfined
         | Guarantee::NetworkConfined
@@ -137,27 +151,57 @@ pub fn start_on(
 ) -> Result<RunningCommand, LaunchError> {
     match rung {
         Backend::Native => launch::identity(run_as)?,
-        Backend::Bwrap | Backend::Landlock => launch::own_identity(run_as)?,
+        Backend::Bwrap => launch::own_identity(run_as)?,
+        Backend::Landlock => return start_on_landlock(confinement, command, run_as, None, None),
     };
     let landlock = crate::clone3::landlock_version();
     confinement.check_enforcement(|guarantee| rung.enforcement(landlock, confinement, guarantee))?;
-    // The other backends cannot pass a terminal out.
-    if rung != Backend::Native && command.terminal.is_some() {
-        return Err(LaunchError::NoTerminal);
+    if rung == Backend::Native {
+        return launch::start(confinement, command, run_as);
     }
-    if rung != Backend::Native && !confinement.files.copies.is_empty() {
+    check_no_terminal(command)?;
+    if !confinement.files.copies.is_empty() {
         return Err(LaunchError::CopiesUnsupported("on this backend, because it cannot mount a copy"));
     }
-    if rung != Backend::Native && confinement.network == Network::Proxied {
+    if confinement.network == Network::Proxied {
         return Err(NetworkServeError::NoBridge.into());
     }
-    match rung {
-        Backend::Native => launch::start(confinement, command, run_as),
-        Backend::Bwrap => {
-            let bwrap = Bwrap::find().map_err(|said| LaunchError::Bwrap { message: said })?;
-            bwrap.start(confinement, command, run_as)
-        }
-        Backend::Landlock if landlock == 0 => Err(LaunchError::NoLandlock),
-        Backend::Landlock => launch::start_alone(confinement, command, run_as),
+    let bwrap = Bwrap::find().map_err(|said| LaunchError::Bwrap { message: said })?;
+    bwrap.start(confinement, command, run_as)
+}
+
+/// Checks whether Landlock and the system call filter alone give every requested guarantee. It starts nothing.
+pub fn check_landlock(confinement: &Confinement) -> Result<(), LaunchError> {
+    let landlock = crate::clone3::landlock_version();
+    let given = |guarantee| Backend::Landlock.enforcement(landlock, confinement, guarantee);
+    Ok(confinement.check_enforcement(given)?)
+}
+
+/// Starts a command behind Landlock and the system call filter alone, if they give every requested guarantee. It runs at the paths of
+/// its copies, which must be complete and without hidden files. A proxied network goes through this egress.
+pub fn start_on_landlock(
+    confinement: &Confinement,
+    command: &CommandSpec,
+    run_as: RunAs,
+    through: Option<(&NetworkBridge, Egress)>,
+    warm: Option<&IndexCache>,
+) -> Result<RunningCommand, LaunchError> {
+    let landlock = crate::clone3::landlock_version();
+    check_landlock(confinement)?;
+    check_no_terminal(command)?;
+    if landlock == 0 {
+        return Err(LaunchError::NoLandlock);
     }
+    let through = match (confinement.network == Network::Proxied, through) {
+        (false, _) => None,
+        // Waived or not: without confinement of TCP, no socket would be confined at all.
+        (true, Some(through)) if landlock >= TCP_SINCE => Some(through),
+        (true, _) => return Err(NetworkServeError::NoBridge.into()),
+    };
+    launch::start_alone(confinement, command, run_as, through, warm)
+}
+
+/// Only the native backend can pass a terminal out.
+fn check_no_terminal(command: &CommandSpec) -> Result<(), LaunchError> {
+    if command.terminal.is_some() { Err(LaunchError::NoTerminal) } else { Ok(()) }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
@@ -66,6 +66,19 @@ pub struct FileConfinement {
 }
 
 impl FileConfinement {
+    /// Returns where the files of a path are: in the full copy that contains it, or at the path itself.
+    pub fn path_on_copy(&self, path: &Path) -> PathBuf {
+        let copies = self.copies.iter().filter_map(|copied| match &copied.source {
+            CopySource::Tree { path: tree } => Some((path.strip_prefix(&copied.root).ok()?, tree)),
+            CopySource::Overlay { .. } => None,
+        });
+        match copies.min_by_key(|(beneath, _)| beneath.components().count()) {
+            Some((beneath, tree)) if beneath.as_os_str().is_empty() => tree.clone(),
+            Some((beneath, tree)) => tree.join(beneath),
+            None => path.to_path_buf(),
+        }
+    }
+
     /// Returns the writable paths that are not copies. Changes there take effect at once.
     pub(crate) fn directly_writable(&self) -> Vec<PathBuf> {
         let is_copied = |path: &PathBuf| self.copies.iter().any(|copied| path.starts_with(&copied.root));
@@ -123,7 +136,7 @@ impl CopySource {
     }
 
     /// Returns the directory that contains the layers that are written. The kernel wants them in one mount.
-    pub(crate) fn written_dir(&self) -> Option<&std::path::Path> {
+    pub(crate) fn written_dir(&self) -> Option<&Path> {
         match self {
             Self::Overlay { upper_dir: upper, work_dir: work, .. } => {
                 upper.parent().filter(|parent| work.parent() == Some(parent))

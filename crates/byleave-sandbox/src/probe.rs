@@ -3,25 +3,31 @@
 //! A kernel setting shows what is configured, not what works. A backend works if a command has run on it. Settings are read only
 //! to give advice. The command is `true`, in a temporary directory that is removed afterwards.
 
+mod container_wall;
 mod host_environment;
 mod overlays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::chown;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use byleave_files::own;
 
+pub use container_wall::check_container_wall;
 pub use host_environment::{BackendFailure, ContainerKind, HostEnvironment, WslVersion, remedies};
 pub use overlays::probe_overlays;
 
 use crate::backend::{self, Backend};
 use crate::clone3;
-use crate::confinement::{Confinement, FileConfinement, Network, ReadScope, SandboxPorts};
+use crate::confinement::{
+    Confinement, CopiedPath, CopySource, FileConfinement, Network, ReadScope, SandboxPorts,
+};
 use crate::guarantee::{Enforcement, Guarantee, UnenforceableError};
 use crate::launch::{
-    CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, identity, owner_on_disk,
+    CommandOutcome, CommandStatus, CommandTempDir, LaunchError, RunAs, check_mapped_files, identity,
+    owner_on_disk,
 };
 use crate::limits::ResourceLimits;
 use crate::plan::CommandSpec;
@@ -71,6 +77,18 @@ pub fn check_native(run_as: RunAs) -> Result<(), LaunchError> {
     }
     let why = format!("{}: `true` ended with {:?}", Backend::Native, outcome.status);
     Err(LaunchError::NoBackend { obstacles: why })
+}
+
+/// Returns the backend for commands on copies of these directories: namespaces if they work here, otherwise Landlock alone. The error
+/// is that of the namespaces.
+pub fn choose_for_copies(run_as: RunAs, files: &FileConfinement) -> Result<Backend, LaunchError> {
+    let mapped = || if run_as == RunAs::Caller { check_mapped_files(files) } else { Ok(()) };
+    let Err(error) = check_native(run_as).and_then(|()| mapped()) else { return Ok(Backend::Native) };
+    let alone = attempt(Backend::Landlock, run_as);
+    if alone.is_ok_and(|outcome| outcome.status == CommandStatus::Exited(0)) {
+        return Ok(Backend::Landlock);
+    }
+    Err(error)
 }
 
 impl ProbeReport {
@@ -156,7 +174,15 @@ fn climb(rung: Backend, run_as: RunAs, landlock: u32, surroundings: &HostEnviron
         }
         Err(error) => Err(obstacle(failed(&error), error.to_string())),
     };
-    let usual = usual(std::path::Path::new("/"));
+    let mut usual = usual(std::path::Path::new("/"));
+    if rung == Backend::Landlock {
+        // As commands run there: on a full copy.
+        let copied = |root: &PathBuf| {
+            let source = CopySource::Tree { path: "/copy".into() };
+            CopiedPath { root: root.clone(), source }
+        };
+        usual.files.copies = usual.files.writable.iter().map(copied).collect();
+    }
     let given = |guarantee| (guarantee, rung.enforcement(landlock, &usual, guarantee));
     let given = if took.is_ok() { usual.guarantees().into_iter().map(given).collect() } else { Vec::new() };
     BackendProbe { backend: rung, start_time: took, enforcement: given }

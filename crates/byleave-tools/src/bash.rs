@@ -253,6 +253,9 @@ impl Tool for Bash {
             let opened = |port: &u16| Effect::Reach { host: LOCALHOST.to_owned(), port: *port };
             plan.effects.extend(read.ports.iter().map(opened));
             plan.deny_control_ports();
+            if !read.background {
+                plan.effects.extend(self.workplace.large_copy(&site.cwd));
+            }
             plan.has_session_tmp = !read.background && self.workplace.has_session_tmp(&site.cwd);
             Ok(plan)
         }))

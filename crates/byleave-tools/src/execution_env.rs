@@ -9,14 +9,17 @@ use byleave_gate::core::call::Mode;
 use byleave_gate::core::effect::{Effect, Plan, SESSION_TMP};
 use byleave_gate::core::policy::Policy;
 use byleave_gate::tool::RunContext;
-use byleave_sandbox::confinement::{self, Confinement, ReadScope};
+use byleave_sandbox::backend::{self, Backend};
+use byleave_sandbox::confinement::{self, Confinement, FileConfinement, ReadScope};
 use byleave_sandbox::from_plan::{self, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, LaunchError, NetworkBridge, RunAs};
 use byleave_sandbox::probe;
+use byleave_sandbox::protected_paths::find_protected_paths;
 
 use crate::command_host::CommandHost;
 use crate::job_scratch;
+use crate::without_namespaces::{self, ContainerTrust};
 
 /// The guarantees that a rehearsal needs to be sufficient without a question. Without one of them, a run could have unseen effects or read
 /// what it was not granted.
@@ -84,12 +87,15 @@ pub struct ExecutionEnv {
     pub run_as: RunAs,
     /// Where commands run.
     pub command_host: CommandHost,
+    /// Whether the container around Byleave is the outer wall, where commands run without namespaces.
+    pub container: ContainerTrust,
     /// The maximum size of a file that is read or written as a whole (E3).
     pub max_file_bytes: u64,
     warm: Arc<IndexCache>,
     uplink: Arc<OnceLock<Option<NetworkBridge>>>,
     overlay: Arc<OnceLock<Result<(), String>>>,
     starts: Arc<OnceLock<Result<(), String>>>,
+    backend: Arc<OnceLock<Result<Backend, String>>>,
 }
 
 /// The choice between the granted access and a rehearsal without a network.
@@ -108,6 +114,8 @@ pub(crate) struct PreparedCopy {
     pub(crate) scratch_stacks: Vec<scratch::LayerStack>,
     /// The reason why the copy is not an overlay, if it is not.
     pub(crate) weaker_reason: Option<String>,
+    /// Whether the command works at the path of the copy, because nothing can be mounted.
+    pub(crate) is_at_own_path: bool,
 }
 
 impl ExecutionEnv {
@@ -126,11 +134,13 @@ impl ExecutionEnv {
             required: BTreeSet::new(),
             run_as: RunAs::Caller,
             command_host: CommandHost::Native,
+            container: ContainerTrust::Untrusted,
             max_file_bytes: 10_485_760,
             warm: Arc::default(),
             uplink: Arc::default(),
             overlay: Arc::default(),
             starts: Arc::default(),
+            backend: Arc::default(),
         }
     }
 
@@ -139,6 +149,29 @@ impl ExecutionEnv {
     pub fn with_full_copies(self) -> Self {
         let overlay = Arc::new(OnceLock::from(Err("full copies are configured".to_owned())));
         Self { overlay, ..self }
+    }
+
+    /// Runs commands of this machine on this backend, without a probe: with namespaces, or behind Landlock alone.
+    #[must_use]
+    pub fn with_backend(self, backend: Backend) -> Self {
+        Self { backend: Arc::new(OnceLock::from(Ok(backend))), ..self }
+    }
+
+    /// Returns the backend for commands of this machine. It is tried once.
+    pub fn backend(&self) -> Result<Backend, String> {
+        let files = FileConfinement {
+            cwd: self.workspace.clone(),
+            home: self.home.clone(),
+            writable: vec![self.workspace.clone(), self.store_dir.clone()],
+            ..FileConfinement::default()
+        };
+        let chosen = || probe::choose_for_copies(self.run_as, &files).map_err(describe_error);
+        self.backend.get_or_init(chosen).clone()
+    }
+
+    /// Checks whether commands run without namespaces, so that nothing can be mounted.
+    pub fn has_no_namespaces(&self) -> bool {
+        self.command_host == CommandHost::Native && self.backend() == Ok(Backend::Landlock)
     }
 
     /// Opens the store of copies.
@@ -217,6 +250,9 @@ impl ExecutionEnv {
             confinement.environment.insert(name.into(), value.into());
         }
         self.command_host.adapt(&run.plan, &mut confinement)?;
+        if self.has_no_namespaces() {
+            without_namespaces::adapt(&mut confinement, &run.plan, way, &self.container);
+        }
         Ok(confinement)
     }
 
@@ -238,7 +274,7 @@ impl ExecutionEnv {
         let roots = confinement.files.writable.clone();
         // Opening the store closes it for other users, until a copy of a root of theirs is in it. The probe may run as one of them.
         let mut weaker_reason = plain_because.map(str::to_owned).or_else(|| self.overlay().err());
-        let store = self.open_store()?;
+        let store = self.store_for_copies(&run.plan, way)?;
         let mut scratch_dirs = Vec::new();
         for root in &roots {
             let survey = scratch::survey(root, &self.store_settings.scratch)?;
@@ -280,7 +316,61 @@ impl ExecutionEnv {
             });
         }
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
-        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
+        let is_at_own_path = self.prepare_tree(&mut copy, confinement)?;
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason, is_at_own_path })
+    }
+
+    /// Prepares full copies for a command that works at their paths. Returns whether it does.
+    fn prepare_tree(
+        &self,
+        copy: &mut WorkspaceCopy,
+        confinement: &Confinement,
+    ) -> Result<bool, PrepareCopyError> {
+        if !self.has_no_namespaces() {
+            return Ok(false);
+        }
+        let files = &confinement.files;
+        let mut hidden = files.hidden.clone();
+        if let Some(scope) = &files.path_policy {
+            for root in scope.roots.iter().filter(|root| root.is_dir()) {
+                let found = find_protected_paths(root, &*scope.policy);
+                hidden.extend(found.map_err(|error| PrepareCopyError::Failed(error.to_string()))?.hidden);
+            }
+        }
+        hidden.sort();
+        hidden.dedup_by(|inner, outer| inner.starts_with(outer));
+        copy.hide(&hidden)?;
+        copy.adopt_paths()?;
+        Ok(true)
+    }
+
+    /// Opens the store. Without namespaces nothing is scratch, because no layer of a session can be mounted. A run that was granted
+    /// with the size of its workspace has no other limit than the disk.
+    fn store_for_copies(&self, plan: &Plan, way: NetworkAccess) -> Result<CopyStore, Error> {
+        if !self.has_no_namespaces() {
+            return self.open_store();
+        }
+        let mut settings = CopySettings { scratch: Vec::new(), ..self.store_settings.clone() };
+        if way == NetworkAccess::Granted && plan.effects.iter().any(is_large_copy) {
+            settings.max_tree_bytes = u64::MAX;
+        }
+        CopyStore::open(&self.store_dir, settings)
+    }
+
+    /// Returns the effect of a command whose full copy is larger than the limit, so that a person is asked.
+    pub(crate) fn large_copy(&self, cwd: &Path) -> Option<Effect> {
+        let limit = self.store_settings.max_tree_bytes;
+        if !self.has_no_namespaces() {
+            return None;
+        }
+        let workspace = self.workspace_for(&cwd.canonicalize().ok()?);
+        let is_larger = tree_is_larger(&workspace, &mut limit.clone());
+        is_larger.then(|| Effect::Unknown {
+            reason: format!(
+                "{LARGE_COPY} (more than {} MiB), because nothing can be mounted here",
+                limit >> 20
+            ),
+        })
     }
 
     /// Prepares what a job may write, and puts it into the confinement: scratch directories, and copies of the directories that its plan
@@ -297,7 +387,7 @@ impl ExecutionEnv {
         let inside = if may_write { job_scratch::planned_dirs(&run.plan, &workspace) } else { Vec::new() };
         let roots = job_scratch::outermost(outside.chain(inside));
         let mut weaker_reason = self.overlay().err();
-        let store = self.open_store()?;
+        let store = self.store_for_copies(&run.plan, NetworkAccess::Granted)?;
         let mut scratch_dirs =
             if may_write { job_scratch::server_dirs(&workspace, &cwd) } else { Vec::new() };
         for root in roots.iter().chain([&workspace]) {
@@ -317,7 +407,8 @@ impl ExecutionEnv {
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
         confinement.files.writable =
             job_scratch::outermost(confinement.files.copies.iter().map(|copied| copied.root.clone()));
-        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason })
+        let is_at_own_path = self.prepare_tree(&mut copy, confinement)?;
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason, is_at_own_path })
     }
 
     /// Checks whether commands in this directory have a temporary directory of their session.
@@ -331,25 +422,39 @@ impl ExecutionEnv {
     /// Returns an error if a command cannot run here at all. A start is tried once.
     pub(crate) fn check_can_run(&self, run: &RunContext) -> Result<(), String> {
         let confinement = self.build_confinement(run, NetworkAccess::Granted)?;
-        let (enforced, starts) = match &self.command_host {
+        match &self.command_host {
             CommandHost::Container(engine) => {
                 let starts = self.starts.get_or_init(|| engine.check_image().map_err(describe_error));
-                (engine.check_enforcement(&confinement, self.run_as), starts)
+                engine.check_enforcement(&confinement, self.run_as).map_err(describe_error)?;
+                starts.clone()
             }
-            CommandHost::Native | CommandHost::Unavailable(_) => {
-                let starts =
-                    self.starts.get_or_init(|| probe::check_native(self.run_as).map_err(describe_error));
-                (launch::check_enforcement(&confinement, self.run_as), starts)
-            }
+            CommandHost::Native | CommandHost::Unavailable(_) => match self.backend()? {
+                Backend::Landlock => self.check_landlock(confinement),
+                Backend::Native | Backend::Bwrap => {
+                    launch::check_enforcement(&confinement, self.run_as).map_err(describe_error)
+                }
+            },
+        }
+    }
+
+    /// Checks whether Landlock alone gives every guarantee to a command on full copies.
+    fn check_landlock(&self, mut confinement: Confinement) -> Result<(), String> {
+        let on_copy = |root: &PathBuf| confinement::CopiedPath {
+            root: root.clone(),
+            source: confinement::CopySource::Tree { path: self.store_dir.clone() },
         };
-        enforced.map_err(describe_error)?;
-        starts.clone()
+        confinement.files.copies = confinement.files.writable.iter().map(on_copy).collect();
+        let checked = backend::check_landlock(&confinement);
+        checked.map_err(|error| format!("{error}; {}", self.container.advice()))
     }
 
     /// Checks whether commands can run on overlays in the store. This is tried once.
     fn overlay(&self) -> Result<(), String> {
         if let Some(why) = self.command_host.full_copy_reason() {
             return Err(why.to_owned());
+        }
+        if self.has_no_namespaces() {
+            return Err("without namespaces nothing can be mounted".to_owned());
         }
         self.overlay.get_or_init(|| probe::probe_overlays(&self.store_dir, self.run_as)).clone()
     }
@@ -390,6 +495,28 @@ impl From<Error> for PrepareCopyError {
             other => Self::Failed(other.to_string()),
         }
     }
+}
+
+/// What a person is asked about if a copy is large.
+const LARGE_COPY: &str = "the command runs on a full copy of a large workspace";
+
+fn is_large_copy(effect: &Effect) -> bool {
+    matches!(effect, Effect::Unknown { reason } if reason.starts_with(LARGE_COPY))
+}
+
+/// Checks whether the files of a directory are larger than what is left.
+fn tree_is_larger(directory: &Path, left: &mut u64) -> bool {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().any(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => tree_is_larger(&entry.path(), left),
+        Ok(found) if found.is_file() => match left.checked_sub(found.len()) {
+            Some(less) => {
+                *left = less;
+                false
+            }
+            None => true,
+        },
+        _ => false,
+    })
 }
 
 /// Checks whether the plan deletes this path or a directory above it.

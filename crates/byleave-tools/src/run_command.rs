@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use byleave_gate::core::outcome::Output;
 use byleave_gate::tool::RunContext;
+use byleave_sandbox::backend::start_on_landlock;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::from_plan::CallHostPolicy;
 use byleave_sandbox::launch::{
@@ -19,6 +20,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::command_host::CommandHost;
+use crate::copy_paths::CopyPaths;
 use crate::execution_env::{ExecutionEnv, NetworkAccess};
 use crate::gate_lines::{push_gate_line, strip_gate_prefix};
 use crate::git_lend::GitLender;
@@ -67,7 +69,8 @@ pub(crate) fn run_command(
     let stopper = running.stopper().map_err(describe_error)?;
     let printed = Arc::<AtomicU64>::default();
     let watch = probe.map(|probe| ServiceWatch::begin(probe, stopper, Arc::clone(&printed)));
-    let completed = attend_counting(running, audience, run, output_bytes_max, &printed);
+    let paths = workplace.has_no_namespaces().then(|| CopyPaths::of(confinement));
+    let completed = attend_counting(running, (audience, paths), run, output_bytes_max, &printed);
     let service_port = watch.and_then(ServiceWatch::finish);
     completed.map(|completed| CompletedCommand { service_port, ..completed })
 }
@@ -79,23 +82,27 @@ pub(crate) fn attend(
     run: &RunContext,
     output_bytes_max: usize,
 ) -> Result<CompletedCommand, String> {
-    attend_counting(running, audience, run, output_bytes_max, &Arc::default())
+    attend_counting(running, (audience, None), run, output_bytes_max, &Arc::default())
 }
 
-/// Does the same, and counts the bytes that it prints.
+/// Does the same, and counts the bytes that it prints. Output of a command at the path of its copy names the original.
 fn attend_counting(
     mut running: StartedCommand,
-    audience: OutputForwarding,
+    (audience, paths): (OutputForwarding, Option<CopyPaths>),
     run: &RunContext,
     output_bytes_max: usize,
     printed: &Arc<AtomicU64>,
 ) -> Result<CompletedCommand, String> {
     let listener = OutputListener::start(run, audience, output_bytes_max);
     let (mut sink, counted) = (listener.output_sink(), Arc::clone(printed));
-    running.forward_output(move |bytes| {
+    let sink = move |bytes: &[u8]| {
         counted.fetch_add(bytes.len() as u64, Ordering::AcqRel);
         sink(bytes);
-    });
+    };
+    match paths {
+        Some(paths) => running.forward_output(paths.in_output(sink)),
+        None => running.forward_output(sink),
+    }
     let watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
     let outcome = running.finish();
     drop(watch);
@@ -115,7 +122,14 @@ pub(crate) fn run_quietly(
     let network = CommandNetwork { access: NetworkAccess::Blocked, git: None };
     let running = start_anywhere(workplace, confinement, (text, OutputStreams::Separate), network, run)?;
     let _watch = CancelWatch::begin(running.stopper().map_err(describe_error)?, run.cancel.clone());
-    running.finish().map_err(describe_error)
+    let mut outcome = running.finish().map_err(describe_error)?;
+    if workplace.has_no_namespaces() {
+        let paths = CopyPaths::of(confinement);
+        for output in [&mut outcome.stdout, &mut outcome.stderr] {
+            output.bytes = paths.in_bytes(std::mem::take(&mut output.bytes));
+        }
+    }
+    Ok(outcome)
 }
 
 /// The choice between one combined, ordered output and separate standard output and standard error.
@@ -160,10 +174,25 @@ pub(crate) fn start_command(
     run: &RunContext,
 ) -> Result<RunningCommand, String> {
     workplace.command_host.check_jobs()?;
-    let command = shell_command(text, printing);
+    let has_no_namespaces = workplace.has_no_namespaces();
+    let text = match has_no_namespaces {
+        true => CopyPaths::of(confinement).in_command(text, &run.plan),
+        false => text.to_owned(),
+    };
+    let command = shell_command(&text, printing);
     let warm = workplace.index_cache();
+    let start = |through| match has_no_namespaces {
+        true => start_on_landlock(confinement, &command, workplace.run_as, through, Some(warm)),
+        false => start_with_cache(confinement, &command, workplace.run_as, through, warm),
+    };
+    let describe_error = |error: LaunchError| match &error {
+        LaunchError::Unenforceable(_) if has_no_namespaces => {
+            format!("{error}; {}", workplace.container.advice())
+        }
+        _ => describe_error(error),
+    };
     if confinement.network != Network::Proxied {
-        return start_with_cache(confinement, &command, workplace.run_as, None, warm).map_err(describe_error);
+        return start(None).map_err(describe_error);
     }
     let door = match (network.access, host_policy(workplace, run)) {
         (NetworkAccess::Granted, Some(policy)) => {
@@ -177,7 +206,7 @@ pub(crate) fn start_command(
         None => door,
     };
     let through = Some((workplace.network_bridge()?, door));
-    start_with_cache(confinement, &command, workplace.run_as, through, warm).map_err(describe_error)
+    start(through).map_err(describe_error)
 }
 
 /// Returns the policy for the hosts of a call. `None` if no policy is configured.

@@ -19,6 +19,7 @@ use byleave_sandbox::launch::RunAs;
 use byleave_sandbox::probe::{BackendProbe, ProbeReport, probe_overlays};
 use serde_json::{Map, Value, json};
 
+use self::commands::CommandsCheck;
 use self::container::ContainerProbe;
 use self::environment::DoctorFinding;
 use crate::call_display::table;
@@ -28,13 +29,14 @@ use crate::resolved_options::ResolvedOptions;
 
 pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let probe = ProbeReport::run_all(RunAs::Caller);
-    // Only the native backend has copies.
-    let native = probe.available().any(|backend| backend == Backend::Native);
+    let check = CommandsCheck::run(options);
+    // Without namespaces there are only full copies.
+    let native = check.backend == Ok(Backend::Native);
     let copies = native.then(|| probe_overlays(&options.state, RunAs::Caller));
     let container = ContainerProbe::run(options);
     let commands = match &container {
         Some(container) => container.finding(),
-        None => commands::finding(&probe, &options.waived),
+        None => check.finding(&probe),
     };
     let mut findings = vec![commands];
     findings.extend(environment::findings(options));
@@ -56,7 +58,11 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         screen.value(&value);
         return Ok(status);
     }
-    let mut report = DoctorReport::of(&probe, &options.waived);
+    let mut waived = options.waived.clone();
+    if check.backend == Ok(Backend::Landlock) {
+        waived.extend(check.container.waived());
+    }
+    let mut report = DoctorReport::of(&probe, &waived);
     if let Some(container) = &container {
         container.add_to(&mut report);
     }
@@ -101,8 +107,14 @@ pub(crate) fn agent_checks(options: &ResolvedOptions) -> Vec<DoctorFinding> {
 pub(crate) fn cannot_run(options: &ResolvedOptions) -> Option<(String, String)> {
     match ContainerProbe::run(options) {
         Some(container) => container.obstacle(),
-        None => commands::can_run(&ProbeReport::run_all(RunAs::Caller), &options.waived).err(),
+        None => CommandsCheck::run(options).can_run(&ProbeReport::run_all(RunAs::Caller)).err(),
     }
+}
+
+/// Checks whether commands can run as soon as a person trusts the container around this program.
+pub(crate) fn needs_only_trust(options: &ResolvedOptions) -> bool {
+    ContainerProbe::run(options).is_none()
+        && CommandsCheck::run(options).needs_only_trust(&ProbeReport::run_all(RunAs::Caller))
 }
 
 /// The findings as text.
@@ -245,9 +257,12 @@ mod tests {
     use std::fmt::Write as _;
     use std::time::Duration;
 
-    use byleave_sandbox::confinement::{Confinement, FileConfinement, Network, SandboxPorts};
+    use byleave_sandbox::confinement::{
+        Confinement, CopiedPath, CopySource, FileConfinement, Network, SandboxPorts,
+    };
     use byleave_sandbox::limits::ResourceLimits;
     use byleave_sandbox::probe::{BackendError, BackendFailure, ContainerKind, HostEnvironment, remedies};
+    use byleave_tools::ContainerTrust;
 
     use super::*;
 
@@ -280,6 +295,11 @@ mod tests {
                 let remedies = remedies(backend, failed, surroundings);
                 Err(BackendError { reason: "cannot create a sandbox: permission denied".into(), remedies })
             };
+            let mut confinement = confinement.clone();
+            if backend == Backend::Landlock {
+                let source = CopySource::Tree { path: "/copy".into() };
+                confinement.files.copies = vec![CopiedPath { root: "/h/w".into(), source }];
+            }
             // On the native backend this depends on the machine, so the test sets it.
             let given = |guarantee| match backend {
                 Backend::Native => (guarantee, Enforcement::Full),
@@ -304,7 +324,14 @@ mod tests {
         report.rows.iter().for_each(|row| writeln!(text, "{}", row.join(" | ")).unwrap());
         report.lacking.iter().for_each(|line| writeln!(text, "note: {line}").unwrap());
         report.remedies.iter().for_each(|line| writeln!(text, "hint: {line}").unwrap());
-        let commands = commands::finding(probe, &BTreeSet::new());
+        let backend = probe.available().find(|backend| *backend != Backend::Bwrap);
+        let check = CommandsCheck {
+            backend: backend.ok_or_else(|| "cannot create a sandbox: permission denied".to_owned()),
+            waived: BTreeSet::new(),
+            container: ContainerTrust::Untrusted,
+            has_wall: probe.environment.container.is_some(),
+        };
+        let commands = check.finding(probe);
         let sign = if commands.is_ok { "ok" } else { "BAD" };
         writeln!(text, "{sign} {}: {}", commands.subject, commands.message).unwrap();
         commands.hint.iter().for_each(|hint| writeln!(text, "hint: for commands: {hint}").unwrap());

@@ -4,6 +4,7 @@
 //! shown.
 
 mod apply;
+mod container_question;
 mod first_run;
 mod personal_setup;
 mod plan;
@@ -107,7 +108,12 @@ fn set_up(
         }
         trust = trust::trust_hooks(&plan, &programs, options);
     }
-    report::print_plan(&plan, is_dry, &trust, cannot_run(options).as_ref(), screen);
+    let mut options = options.clone();
+    if !is_dry {
+        container_question::ask(&options, &mut PersonalSetup::load_or_new(&options)?, screen)?;
+        options = options.in_directory(options.cwd.clone())?;
+    }
+    report::print_plan(&plan, is_dry, &trust, cannot_run(&options).as_ref(), screen);
     Ok(ExitStatus::Completed)
 }
 

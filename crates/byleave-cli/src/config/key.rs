@@ -109,6 +109,11 @@ pub(crate) const KEYS: &[SettingKey] = &[
     SettingKey { name: "waive", kind: SettingKind::Words(Some(guarantee)), project: ProjectOverride::Never },
     SettingKey { name: "run_on", kind: SettingKind::CheckedText(run_on), project: ProjectOverride::Never },
     SettingKey {
+        name: "container",
+        kind: SettingKind::Choice(&["untrusted", "trusted"]),
+        project: ProjectOverride::Never,
+    },
+    SettingKey {
         name: "color",
         kind: SettingKind::Choice(&["auto", "always", "never"]),
         project: ProjectOverride::Free,

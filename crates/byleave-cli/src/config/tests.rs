@@ -110,6 +110,8 @@ fn what_a_project_tightens_holds_for_everyone_and_it_never_loosens() {
         "waive = [\"network-confined\"]",
         "run_on = \"native\"",
         "run_on = \"oci:theirs\"",
+        "container = \"trusted\"",
+        "container = \"untrusted\"",
         "notify = \"command\"",
         "notify_command = [\"touch\", \"x\"]",
         "editor = \"sh -c true\"",
@@ -153,6 +155,18 @@ fn limits_rehearsals_and_challenges_of_the_gate_follow_the_settings() {
     // Arguments have room for the old and the new text of the largest edit.
     let gate = load("file_bytes = 67108864\n", "", &[]).unwrap().gate();
     assert!(gate.max_argument_bytes > 2 * 67_108_864);
+}
+
+// req: E7
+#[test]
+fn a_container_is_trusted_by_a_file_of_the_organisation_or_the_person_alone() {
+    let trusted = "container = \"trusted\"\n";
+    assert!(!Config::defaults().unwrap().trusts_container());
+    assert!(load_layers(&[(Layer::Organisation, trusted)], &[]).unwrap().trusts_container());
+    assert!(load_layers(&[(Layer::User, trusted)], &[]).unwrap().trusts_container());
+    // An agent can write the variables of its commands.
+    let variable = [("BYLEAVE_CONTAINER", "trusted")];
+    assert!(!load_layers(&[], &variable).unwrap().trusts_container());
 }
 
 // req: E7

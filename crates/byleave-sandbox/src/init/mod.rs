@@ -266,17 +266,24 @@ fn landlock(plan: &mut PlanReader<'_>) -> Result<(), InitError> {
     let rules = plan.read_u32().ok_or(GARBLED)?;
     let fault = at(InitProcessStep::Landlock);
     if size == 0 {
-        return Ok(());
+        // The number of ports, of which there are none either.
+        return plan.read_u32().map(drop).ok_or(GARBLED);
     }
     let size = usize::try_from(size).map_err(|_| GARBLED)?;
     let ruleset = syscalls::landlock_ruleset(&attr, size).map_err(&fault)?;
     for index in 0..rules {
         let (path, access) = (plan.text().ok_or(GARBLED)?, plan.read_number().ok_or(GARBLED)?);
-        syscalls::landlock_rule(ruleset, path, access).map_err(|errno| InitError {
-            step: InitProcessStep::Landlock,
-            index: index + 1,
-            errno,
-        })?;
+        match syscalls::landlock_rule(ruleset, path, access) {
+            // A rule only allows. What is gone meanwhile needs none.
+            Ok(()) | Err(ENOENT) => {}
+            Err(errno) => {
+                return Err(InitError { step: InitProcessStep::Landlock, index: index + 1, errno });
+            }
+        }
+    }
+    for _ in 0..plan.read_u32().ok_or(GARBLED)? {
+        let (port, access) = (plan.read_number().ok_or(GARBLED)?, plan.read_number().ok_or(GARBLED)?);
+        syscalls::landlock_port(ruleset, port, access).map_err(&fault)?;
     }
     syscalls::landlock_enter(ruleset).map_err(&fault)
 }

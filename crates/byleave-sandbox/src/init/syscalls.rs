@@ -226,6 +226,16 @@ pub(super) fn landlock_rule(ruleset: i32, path: &CStr, access: u64) -> Result<()
     added.map(drop)
 }
 
+pub(super) fn landlock_port(ruleset: i32, port: u64, access: u64) -> Result<(), Errno> {
+    const RULE_NET_PORT: usize = 2;
+    let rule = [access, port];
+    checked_syscall!(
+        number::LANDLOCK_ADD_RULE,
+        [fd_arg(ruleset), RULE_NET_PORT, rule.as_ptr() as usize, 0, 0, 0]
+    )
+    .map(drop)
+}
+
 pub(super) fn landlock_enter(ruleset: i32) -> Result<(), Errno> {
     syscall_with_numbers(number::LANDLOCK_RESTRICT_SELF, [fd_arg(ruleset), 0, 0, 0, 0, 0])?;
     close(ruleset)

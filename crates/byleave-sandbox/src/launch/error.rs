@@ -89,6 +89,9 @@ pub enum LaunchError {
     /// Copies are only for single commands on the native backend.
     #[error("cannot run the command on a copy {0}; start the command separately, on the native backend")]
     CopiesUnsupported(&'static str),
+    /// A copy has the content of a hidden file, which this backend cannot hide there.
+    #[error("cannot run the command on a copy: the copy has the content of `{}`, which must stay hidden", .0.display())]
+    HiddenInCopy(PathBuf),
     /// Its network is not served.
     #[error("cannot start the command: cannot serve its network: {0}")]
     Network(#[from] NetworkServeError),

@@ -107,6 +107,17 @@ impl MappedUser {
             .map_err(|errno| ("setting its user", io::Error::from_raw_os_error(errno)))
     }
 
+    /// Checks whether the kernel maps the owner of these trees.
+    pub(super) fn check(&self) -> Result<(), (&'static str, io::Error)> {
+        for (path, owner) in &self.trees {
+            let ids = id_map(*owner, self.identity)?;
+            let place = open_resolved(path).map_err(|errno| ("opening its files", errno.into()))?;
+            mount_calls::clone_mapped(place.as_fd(), &*ids)
+                .map_err(|error| ("mapping the owner of its files", error.into()))?;
+        }
+        Ok(())
+    }
+
     /// Gives the user a name, because many programs end without one. Only this mount namespace has it. Without the name everything is as
     /// safe, so a file that cannot be replaced is left alone.
     fn name_user(&self) {

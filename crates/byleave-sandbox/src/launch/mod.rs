@@ -40,6 +40,7 @@ pub use network_bridge::{NetworkBridge, NetworkReport, NetworkServeError};
 pub use oci::{OciEngine, RunningContainer, is_image_name};
 pub use outcome::{CapturedOutput, CommandOutcome, CommandStatus};
 pub use process::Stopper;
+pub(crate) use process::check_mapped_files;
 pub use running::RunningCommand;
 pub use scan::IndexCache;
 pub use service_probe::ServiceProbe;

@@ -5,7 +5,7 @@
 //! while the caller waits. No command starts before its network is served, or if it cannot be served.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -192,6 +192,16 @@ impl NetworkBridge {
         send(leash, b"served", SendFlags::NOSIGNAL)
             .map_err(internal_error("notifying the sandbox that its network is served"))?;
         Ok(serving)
+    }
+
+    /// Serves a proxy on the loopback of this machine, and returns it with its port.
+    pub(super) fn serve_loopback(&self, door: &Arc<Egress>) -> Result<(ProxyServer, u16), NetworkServeError> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(NetworkServeError::Sockets)?;
+        let port = listener.local_addr().map_err(NetworkServeError::Sockets)?.port();
+        let sockets = ProxySockets { proxy: Some(listener), ..ProxySockets::default() };
+        let _within = self.handle()?.enter();
+        let serving = serve(sockets, &Arc::default(), SessionRouter::single(Arc::clone(door)));
+        Ok((serving.map_err(NetworkServeError::Sockets)?, port))
     }
 
     /// Returns the publisher of the ports on which a command listens, if its confinement lets ports be published.

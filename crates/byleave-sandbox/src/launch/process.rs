@@ -137,6 +137,15 @@ pub(super) fn spawn(
     entered.map_err(spawn_error)
 }
 
+/// Checks whether the files of root can be mounted for an unprivileged user, if this process is root.
+pub(crate) fn check_mapped_files(files: &FileConfinement) -> Result<(), LaunchError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let checked = MappedUser::new(files, identity(RunAs::Caller)?).check();
+    checked.map_err(|(doing, error)| LaunchError::MappedUser { doing, error })
+}
+
 /// Calls a function in a thread of its own: the kernel stores the user and the namespaces of each thread separately.
 fn in_thread<T: Send>(call: impl FnOnce() -> Result<T, LaunchError> + Send) -> Result<T, LaunchError> {
     let ended = || internal_error("starting a thread")(io::Error::other("it ended early"));

@@ -29,13 +29,20 @@ impl LaunchPlan {
             [u64::from(*resource), *soft, *hard].into_iter().for_each(|number| bytes.number(number));
         }
         let landlock = self.landlock.as_ref();
-        let numbers = landlock.map_or([0; 4], |landlock| [landlock.size, landlock.files, 0, landlock.scoped]);
+        let numbers = landlock
+            .map_or([0; 4], |landlock| [landlock.size, landlock.files, landlock.tcp, landlock.scoped]);
         numbers.into_iter().for_each(|number| bytes.number(number));
         let rules = landlock.map_or(&[][..], |landlock| &landlock.rules);
         bytes.count(rules.len());
         for rule in rules {
             bytes.text(&rule.path);
             bytes.number(rule.access);
+        }
+        let ports = landlock.map_or(&[][..], |landlock| &landlock.ports);
+        bytes.count(ports.len());
+        for (port, access) in ports {
+            bytes.number(u64::from(*port));
+            bytes.number(*access);
         }
         bytes.bytes(&self.filter);
         bytes.bytes

@@ -18,7 +18,18 @@ pub struct LandlockRuleset {
     pub scoped: u64,
     /// The allowed operations.
     pub rules: Vec<LandlockRule>,
+    /// The TCP operations that are refused unless a port is allowed.
+    pub tcp: u64,
+    /// The allowed ports, with their operations.
+    pub ports: Vec<(u16, u64)>,
 }
+
+/// Listening on a TCP port.
+pub(super) const BIND_TCP: u64 = 1;
+/// Connecting to a TCP port.
+pub(super) const CONNECT_TCP: u64 = 1 << 1;
+/// The first version of Landlock that confines TCP.
+pub(crate) const TCP_SINCE: u32 = 4;
 
 /// The operations that are allowed beneath one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +43,7 @@ pub struct LandlockRule {
 const EXECUTE: u64 = 1;
 pub(super) const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
-const READ_DIR: u64 = 1 << 3;
+pub(super) const READ_DIR: u64 = 1 << 3;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
 const REFER: u64 = 1 << 13;
@@ -104,5 +115,6 @@ pub(super) fn empty_ruleset(version: u32) -> Option<LandlockRuleset> {
         4..6 => 16,
         6.. => 24,
     };
-    Some(LandlockRuleset { size, files, scoped: if version >= 6 { 3 } else { 0 }, rules: Vec::new() })
+    let scoped = if version >= 6 { 3 } else { 0 };
+    Some(LandlockRuleset { size, files, scoped, rules: Vec::new(), tcp: 0, ports: Vec::new() })
 }

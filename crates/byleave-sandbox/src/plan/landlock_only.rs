@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::landlock::{self, ALL_BUT_DEVICES, IOCTL_DEV, LandlockRule, READ, WRITE_FILE};
+use super::landlock::{
+    self, ALL_BUT_DEVICES, BIND_TCP, CONNECT_TCP, IOCTL_DEV, LandlockRule, READ, READ_DIR, WRITE_FILE,
+};
 use super::mounts::HIDDEN_EVERYWHERE;
-use super::{HostInfo, LaunchPlan, PROCESSES, PathKind, PlanError, path_text, text};
+use super::{HostInfo, LaunchPlan, PROCESSES, PathKind, PlanError, path_text};
 use crate::confinement::{FileConfinement, ReadScope};
 use crate::plan_format::PlanPart;
 use crate::seccomp::{self, Arch};
@@ -17,7 +19,27 @@ use crate::system_paths;
 
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// The TCP ports of a command without its own network. Landlock knows ports and no hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpPorts {
+    /// The ports that it may connect to, on every host.
+    pub(crate) connected: BTreeSet<u16>,
+    /// The ports that it may listen on.
+    pub(crate) listening: BTreeSet<u16>,
+}
+
 impl LaunchPlan {
+    /// Allows TCP on these ports, in a plan without namespaces. Landlock must support it.
+    pub(crate) fn with_tcp(mut self, ports: &TcpPorts) -> Result<Self, PlanError> {
+        let lock = self.landlock.as_mut().filter(|_| self.part == PlanPart::WithoutNamespaces);
+        let Some(lock) = lock else { return Ok(self) };
+        lock.tcp = BIND_TCP | CONNECT_TCP;
+        let connected = ports.connected.iter().map(|port| (*port, CONNECT_TCP));
+        lock.ports = connected.chain(ports.listening.iter().map(|port| (*port, BIND_TCP))).collect();
+        self.filter = seccomp::compile_with_tcp(Arch::CURRENT)?.to_bytes();
+        Ok(self)
+    }
+
     /// Returns the parts of this plan that work without namespaces. The command has its own temporary directory. The kernel
     /// applies the process limit to all processes of the user, so the limit is raised by the existing ones. `entries` lists a
     /// directory.
@@ -38,16 +60,23 @@ impl LaunchPlan {
                 *hard = hard.saturating_add(processes);
             }
         }
-        self.environment.retain(|variable| !variable.to_bytes().starts_with(b"TMPDIR="));
-        self.environment.push(text(format!("TMPDIR={}", scratch.display()), "the environment")?);
+        self = self.with_variables(&[("TMPDIR", scratch.display().to_string())])?;
         let Some(mut lock) = landlock::empty_ruleset(host.landlock()) else {
             self.landlock = None;
             return Ok(self);
         };
-        let mut allowed = ReadablePaths { hidden: hidden(files), host, entries, readable: Vec::new() };
+        let mut allowed = ReadablePaths {
+            hidden: hidden(files),
+            named: Vec::new(),
+            host,
+            entries,
+            readable: Vec::new(),
+            listable: Vec::new(),
+        };
         match &files.readable {
             ReadScope::Everything => allowed.around(Path::new("/")),
             ReadScope::Only(paths) => {
+                allowed.named.clone_from(paths);
                 let paths = paths.iter().map(PathBuf::as_path);
                 system_paths::system_paths()
                     .chain([Path::new("/proc")])
@@ -63,6 +92,7 @@ impl LaunchPlan {
             Ok::<_, PlanError>(())
         };
         allowed.readable.iter().try_for_each(|path| rule(path, READ))?;
+        allowed.listable.iter().try_for_each(|path| rule(path, READ_DIR))?;
         DEVICES.iter().try_for_each(|path| rule(Path::new(path), READ | WRITE_FILE | IOCTL_DEV))?;
         for path in files.writable.iter().map(PathBuf::as_path).chain([scratch]) {
             rule(path, ALL_BUT_DEVICES)?;
@@ -82,19 +112,33 @@ fn hidden(files: &FileConfinement) -> BTreeSet<PathBuf> {
 
 struct ReadablePaths<'a, H, E> {
     hidden: BTreeSet<PathBuf>,
+    /// The paths that a command was granted, such as its workspace.
+    named: Vec<PathBuf>,
     host: &'a H,
     entries: E,
     readable: Vec<PathBuf>,
+    /// Directories whose names can be listed, with those of all directories in them.
+    listable: Vec<PathBuf>,
 }
 
 impl<H: HostInfo, E: Fn(&Path) -> Vec<PathBuf>> ReadablePaths<'_, H, E> {
-    /// Allows reading a path except for hidden paths. The directories above a hidden path cannot be listed.
+    /// Allows reading a path except for hidden paths. The directories above a hidden path cannot be listed, unless they were granted and
+    /// only files are hidden in them.
     fn around(&mut self, path: &Path) {
         match self.host.kind(path) {
             // A link is followed, and its target has its own path.
             None | Some(PathKind::Link) => {}
             Some(_) if self.hidden.contains(path) => {}
             Some(_) if self.hidden.iter().any(|hidden| hidden.starts_with(path)) => {
+                let is_directory = |hidden: &&PathBuf| self.host.kind(hidden) == Some(PathKind::Directory);
+                let has_hidden_directory = self
+                    .hidden
+                    .iter()
+                    .filter(|hidden| hidden.starts_with(path))
+                    .any(|hidden| is_directory(&hidden));
+                if !has_hidden_directory && self.named.iter().any(|named| path.starts_with(named)) {
+                    self.listable.push(path.to_path_buf());
+                }
                 for entry in (self.entries)(path) {
                     self.around(&entry);
                 }
@@ -182,5 +226,16 @@ mod tests {
         let limited = plan.limits.iter().find(|(resource, ..)| *resource == PROCESSES).unwrap();
         assert_eq!(limited.1, pids + 30);
         assert!(plan.mounts.is_empty());
+        // A granted directory can be listed if only files are hidden in it.
+        let listed = |hidden: &str| {
+            let readable = ReadScope::Only(paths(&["/home/me/.cargo"]));
+            let files = FileConfinement { readable, hidden: paths(&[hidden]), ..FileConfinement::default() };
+            let plan = LaunchPlan::new(&confinement, &command, identity, &FakeHost).unwrap();
+            let plan =
+                plan.without_namespaces(&files, Path::new("/tmp/mine"), 0, &FakeHost, entries).unwrap();
+            let rules = plan.landlock.unwrap().rules;
+            rules.iter().any(|rule| rule.path.to_str() == Ok("/home/me/.cargo") && rule.access == READ_DIR)
+        };
+        assert!(listed("/home/me/.cargo/credentials.toml") && !listed("/home/me/.cargo/bin"));
     }
 }

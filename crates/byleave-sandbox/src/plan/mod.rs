@@ -17,7 +17,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
+pub(crate) use landlock::TCP_SINCE;
 pub use landlock::{LandlockRule, LandlockRuleset};
+pub(crate) use landlock_only::TcpPorts;
 pub(crate) use network::{NetworkPlan, PROXY_PORT, SYSTEM_AUTHORITIES};
 
 use crate::confinement::{Confinement, Network};

@@ -59,6 +59,11 @@ const AUTHORITIES: [&str; 10] = [
 impl NetworkPlan {
     /// Returns the variables that lead programs to the proxy at this address, and to the certificate authorities.
     pub(crate) fn variables(&self, proxy: &str) -> Vec<(&'static str, String)> {
+        self.variables_with(proxy, &format!("{OURS}/authorities.pem"))
+    }
+
+    /// Does the same, with the authorities in this file.
+    pub(crate) fn variables_with(&self, proxy: &str, authorities: &str) -> Vec<(&'static str, String)> {
         let mut variables = Vec::new();
         // `ALL_PROXY` uses HTTP too, because SOCKS there needs libraries that many programs lack.
         for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
@@ -68,7 +73,7 @@ impl NetworkPlan {
             variables.push((name, "localhost,127.0.0.1,::1".to_owned()));
         }
         if self.authorities.is_some() {
-            variables.extend(AUTHORITIES.map(|name| (name, format!("{OURS}/authorities.pem"))));
+            variables.extend(AUTHORITIES.map(|name| (name, authorities.to_owned())));
         }
         variables
     }

@@ -7,7 +7,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use rules::{GROUPS, NEEDED_BEFORE_START, NEWEST_SYSCALL, SyscallGroup, WITHOUT_NAMESPACES};
+use rules::{GROUPS, NEEDED_BEFORE_START, NEWEST_SYSCALL, SyscallGroup, WITH_TCP, WITHOUT_NAMESPACES};
 
 /// An architecture that filters are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,11 @@ pub fn compile(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
 /// Compiles the filter for a command without its own namespaces. Calls that namespaces would isolate are not available.
 pub fn compile_without_namespaces(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
     compile_groups(arch, GROUPS.iter().chain(WITHOUT_NAMESPACES))
+}
+
+/// Does the same for a command with TCP sockets, which Landlock confines to ports.
+pub fn compile_with_tcp(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
+    compile_groups(arch, GROUPS.iter().chain(WITHOUT_NAMESPACES).chain(WITH_TCP))
 }
 
 /// Compiles the filter in two parts, of which the stricter one applies to every call. The first is for the first process of a
@@ -161,6 +166,10 @@ enum SyscallAction {
     },
     /// Allows local and internet sockets, and of netlink only the routing family.
     Families {
+        errno: u16,
+    },
+    /// Allows TCP sockets, which Landlock confines.
+    TcpSockets {
         errno: u16,
     },
     /// Allows pairs of local sockets that stay connected to each other.
@@ -277,6 +286,25 @@ impl SyscallAction {
             }
             Self::AllowValues { argument: index, values, errno } => {
                 one_of(index, values, ALLOW, refusal(errno))
+            }
+            Self::TcpSockets { errno } => {
+                const AF_INET: u32 = 2;
+                const AF_INET6: u32 = 10;
+                // Everything but the flags for closing on exec and for not blocking, as far as one bit can tell: a stream is 1.
+                const OTHER_TYPES: u32 = 0b1110;
+                const IPPROTO_TCP: u32 = 6;
+                vec![
+                    argument(0),
+                    near(JEQ, 1, 0, AF_INET),
+                    near(JEQ, 0, 6, AF_INET6),
+                    argument(1),
+                    near(JSET, 4, 0, OTHER_TYPES),
+                    argument(2),
+                    near(JEQ, 1, 0, 0),
+                    near(JEQ, 0, 1, IPPROTO_TCP),
+                    ret(ALLOW),
+                    ret(refusal(errno)),
+                ]
             }
             Self::BoundPairs { errno } => {
                 const AF_UNIX: u32 = 1;

@@ -7,6 +7,8 @@ const EPERM: u16 = 1;
 const ENOSYS: u16 = 38;
 const EAFNOSUPPORT: u16 = 97;
 const AF_UNIX: u32 = 1;
+/// `MSG_FASTOPEN`.
+const OPENS_FAST: u32 = 0x2000_0000;
 
 /// `CLONE_NEW` user, mount, pid, network, ipc, uts, cgroup.
 const NEW_NAMESPACES: u32 = 0x7e02_0000;
@@ -282,5 +284,24 @@ pub(super) const WITHOUT_NAMESPACES: &[SyscallGroup] = &[
             call("mq_open", 240, 180),
             call("mq_unlink", 241, 181),
         ],
+    },
+];
+
+/// What replaces or adds to these refusals for a command that may use TCP on the ports that Landlock allows.
+pub(super) const WITH_TCP: &[SyscallGroup] = &[
+    SyscallGroup {
+        reason: "Landlock confines TCP, and no other protocol",
+        action: SyscallAction::TcpSockets { errno: EAFNOSUPPORT },
+        calls: &[call("socket", 41, 198)],
+    },
+    SyscallGroup {
+        reason: "a connection that is opened by sending, which Landlock does not see",
+        action: SyscallAction::RefuseBits { argument: 3, bits: OPENS_FAST, errno: EPERM },
+        calls: &[call("sendto", 44, 206), call("sendmmsg", 307, 269)],
+    },
+    SyscallGroup {
+        reason: "the same, where the flags are the third argument",
+        action: SyscallAction::RefuseBits { argument: 2, bits: OPENS_FAST, errno: EPERM },
+        calls: &[call("sendmsg", 46, 211)],
     },
 ];

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use byleave_sandbox::backend::{self, Backend};
-use byleave_sandbox::confinement::{Confinement, Network};
+use byleave_sandbox::confinement::{Confinement, CopiedPath, CopySource, Network, ReadScope};
 use byleave_sandbox::guarantee::{Enforcement, Guarantee};
 use byleave_sandbox::launch::{CommandOutcome, CommandStatus, LaunchError, RunAs};
 use byleave_sandbox::limits::LimitKind;
@@ -222,17 +222,71 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
 
 // req: E2
 #[test]
-fn root_is_refused_where_files_keep_their_owner() {
+fn root_has_no_capabilities_behind_landlock_alone_and_does_not_run_in_bwrap() {
     if rustix::process::geteuid().as_raw() != 0 {
         return;
     }
     let workspace = tempfile::tempdir().unwrap();
-    for rung in [Backend::Bwrap, Backend::Landlock] {
-        let refused = backend::start_on(rung, &waiving_all(workspace.path()), &bash("true"), RunAs::Caller);
-        assert!(matches!(refused, Err(LaunchError::Root)), "{rung}");
-    }
+    let waiving = waiving_all(&workspace.path().canonicalize().unwrap());
+    let refused = backend::start_on(Backend::Bwrap, &waiving, &bash("true"), RunAs::Caller);
+    assert!(matches!(refused, Err(LaunchError::Root)));
     let probe = ProbeReport::run_all(RunAs::Caller);
-    assert_eq!(probe.available().collect::<Vec<_>>(), [Backend::Native]);
+    assert_eq!(probe.available().collect::<Vec<_>>(), [Backend::Native, Backend::Landlock]);
+    let script =
+        "grep -E '^(Cap(Prm|Eff|Bnd|Amb)|NoNewPrivs)' /proc/self/status; id -u; cat /etc/shadow && echo read";
+    let command = bash(script);
+    let outcome =
+        backend::start_on(Backend::Landlock, &waiving, &command, RunAs::Caller).unwrap().finish().unwrap();
+    let printed = text(&outcome.stdout);
+    assert_eq!(printed.matches("\t0000000000000000").count(), 4, "{printed}");
+    assert!(printed.contains("NoNewPrivs:\t1\n0\n") && !printed.contains("read"), "{printed}");
     let advice = &probe.backends[1].start_time.as_ref().unwrap_err().remedies;
     assert!(advice.join("").contains("another user"), "{advice:?}");
+}
+
+/// A workspace with a full copy of it, as a store makes one: without the content of what is hidden.
+fn copied(folder: &std::path::Path) -> Confinement {
+    let (workspace, tree) = (folder.join("w"), folder.join("store/tree"));
+    for directory in [&workspace, &tree] {
+        fs::create_dir_all(directory.join("sub")).unwrap();
+        fs::write(directory.join("a"), "a").unwrap();
+    }
+    fs::write(workspace.join(".env"), "secret").unwrap();
+    let mut confinement = confinement(&workspace);
+    confinement.environment.insert("HOME".into(), "/nonexistent".into());
+    confinement.files.cwd = workspace.join("sub");
+    confinement.files.readable = ReadScope::Only(vec![workspace.clone()]);
+    confinement.files.hidden = vec![workspace.join(".env"), folder.join("store")];
+    confinement.files.copies = vec![CopiedPath { root: workspace, source: CopySource::Tree { path: tree } }];
+    confinement.waived = [
+        Guarantee::WritesConfined,
+        Guarantee::WritesLockedTwice,
+        Guarantee::ProcessesApart,
+        Guarantee::PrivilegesDropped,
+        Guarantee::TmpLimited,
+    ]
+    .into();
+    confinement
+}
+
+// req: E2, E5
+#[test]
+fn without_namespaces_a_command_works_at_the_path_of_its_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let confinement = copied(&folder);
+    let script = format!(
+        "pwd; cat {0}/w/a; cat {0}/w/.env ../.env; echo b >../b; echo b >{0}/w/b; rm {0}/w/a; echo x >~/x && echo home",
+        folder.display()
+    );
+    let outcome = backend::start_on(Backend::Landlock, &confinement, &bash(&script), RunAs::Caller);
+    let outcome = outcome.unwrap().finish().unwrap();
+    let tree = folder.join("store/tree");
+    let expected = format!("{}\na", tree.join("sub").display());
+    assert_eq!(text(&outcome.stdout), format!("{expected}home\n"), "{outcome:?}");
+    assert!(tree.join("b").exists() && !folder.join("w/b").exists() && folder.join("w/a").exists());
+    // What the copy must not have does not run, whoever made the copy.
+    fs::write(tree.join(".env"), "secret").unwrap();
+    let refused = backend::start_on(Backend::Landlock, &confinement, &bash("true"), RunAs::Caller);
+    assert!(matches!(refused, Err(LaunchError::HiddenInCopy(path)) if path == folder.join("w/.env")));
 }

@@ -7,9 +7,10 @@ use byleave_gate::core::effect::Effect;
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::outcome::{ExecutionStatus, Output};
-use byleave_gate::core::rehearsal::Rehearsal;
+use byleave_gate::core::rehearsal::{BlockedHost, Rehearsal};
 use byleave_gate::tool::{Rehearsable, RehearseError, RunContext, Tool as _};
 use byleave_sandbox::confinement::Confinement;
+use byleave_sandbox::launch::CommandStatus;
 use byleave_shell::services::is_build;
 use serde_json::Value;
 
@@ -27,14 +28,34 @@ use crate::read_permission::may_read_without_asking;
 use crate::rehearsal_result;
 use crate::run_command::{self, CommandNetwork, CompletedCommand, OutputStreams};
 use crate::service_watch;
+use crate::without_namespaces::ContainerTrust;
 
 /// The words of the error with which a rename between file systems fails, in every program that prints it.
 const CROSS_DEVICE: &str = "cross-device link";
 /// Why a command is run on a plain copy.
 const CANNOT_RENAME: &str = "the copy cannot rename a directory that existed before";
 
+/// What may explain a failure where nothing can be mounted.
+const AT_OWN_PATH: &str = "the command ran on a copy at another path, because nothing can be mounted here: what a script names by its absolute path could be read and not be written there; name it relative to the working directory";
+
 /// Why a job is not rehearsed.
 const NOT_REHEARSED: &str = "the command is a background job, which stays until it is stopped: it sees the workspace read-only, and what it writes elsewhere is judged when it ends";
+
+/// The words of errors of programs that have no sockets or cannot look up a name. Without a network of its own, attempts of a command are not
+/// counted. A run that failed with one of them is asked about, and a yes runs it again with the network that it was granted.
+const NO_NETWORK: [&str; 7] = [
+    "ddress family not supported",
+    "EAFNOSUPPORT",
+    "esolve host",
+    "name resolution",
+    "getaddrinfo",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+];
+
+fn lacks_network(text: &str) -> bool {
+    NO_NETWORK.iter().any(|words| text.contains(words))
+}
 
 /// A run on one copy.
 struct CopyRun {
@@ -139,7 +160,10 @@ impl Bash {
                     PrepareCopyError::Failed(why) => RehearseError::Unavailable(why),
                 }
             })?;
-        let lender = GitLender::for_run(workplace, run, &confinement.files.cwd, access);
+        // Without a network of its own, the lent connection would be open to every program of this machine.
+        let lender = (!ready.is_at_own_path)
+            .then(|| GitLender::for_run(workplace, run, &confinement.files.cwd, access))
+            .flatten();
         if let Some(lender) = &lender {
             lender.prepare(&mut confinement);
         }
@@ -196,14 +220,27 @@ impl Bash {
             self.remember_service(text, port, run);
             return Err(service_watch::describe(port));
         }
+        if ready.is_at_own_path {
+            ready.copy.restore_paths().map_err(|fault| fault.to_string())?;
+        }
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {
             tracing::warn!(%fault, "cannot show the diffs of a rehearsal");
         }
         let mut weaker = workplace.missing_guarantees();
-        weaker.extend(ready.weaker_reason.as_ref().map(|why| format!("on a plain copy: {why}")));
-        let output = run_command::format_output(confinement, &outcome, printed, self.advice());
+        // Where the container is the outer wall, a full copy is the usual one.
+        let is_accepted = ready.is_at_own_path && workplace.container == ContainerTrust::Trusted;
+        if !is_accepted {
+            weaker.extend(ready.weaker_reason.as_ref().map(|why| format!("on a plain copy: {why}")));
+        }
+        if outcome.unrouted_count.is_none() && !is_accepted {
+            weaker.push("it is unknown whether the command tried to use the network".into());
+        }
+        let mut output = run_command::format_output(confinement, &outcome, printed, self.advice());
+        if ready.is_at_own_path && outcome.status != CommandStatus::Exited(0) {
+            push_gate_line(&mut output.text, AT_OWN_PATH);
+        }
         let repositories = new_repositories(&ready.copy, &listed.0).map_err(|fault| fault.to_string())?;
         let findings = ChangeFindings::find(&ready.copy, &listed.0, &run.context);
         let findings = findings.map_err(|fault| fault.to_string())?;
@@ -220,6 +257,10 @@ impl Bash {
         }
         if access == NetworkAccess::Granted {
             return Ok(seen);
+        }
+        if ready.is_at_own_path && seen.status == ExecutionStatus::Failed && lacks_network(&seen.output.text)
+        {
+            seen.blocked_hosts.push(BlockedHost { host: None, port: 0 });
         }
         // This search is needed only for a quiet rehearsal; all others cause a question anyway.
         if seen.has_no_effects() {

@@ -46,4 +46,5 @@ mod todo;
 mod undo_room;
 mod web;
 mod whole_tree;
+mod without_namespaces;
 mod world;

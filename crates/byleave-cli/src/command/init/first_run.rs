@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::personal_setup::PersonalSetup;
 use super::plan::InitPlan;
-use super::{InitArgs, apply, programs, report, trust, user_service};
+use super::{InitArgs, apply, container_question, programs, report, trust, user_service};
 use crate::active_policy::ActivePolicy;
 use crate::agent_configs::{self, ProgramPaths};
 use crate::command::doctor::{agent_checks, cannot_run};
@@ -67,6 +67,12 @@ pub(super) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Cons
         return Ok(ExitStatus::Completed);
     };
     let mut personal = PersonalSetup::load_or_new(options)?;
+    let mut options = options.clone();
+    if !typed.yes {
+        container_question::ask(&options, &mut personal, screen)?;
+        options = options.in_directory(options.cwd.clone())?;
+    }
+    let options = &options;
     if let Some(profile) = answers.profile {
         let path = personal.choose_profile(profile, options)?;
         if !screen.json() {

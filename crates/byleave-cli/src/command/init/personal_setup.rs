@@ -1,5 +1,5 @@
-//! What the first run of `init` sets up beside the agents: the profile in the person's rules, and the service that evaluates calls for
-//! hooks. Each is written down before it is done, so that `--undo` takes it back.
+//! What `init` sets up beside the agents: the profile in the person's rules, the setting that trusts a container, and the service that
+//! evaluates calls for hooks. Each is written down before it is done, so that `--undo` takes it back.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -77,7 +77,8 @@ impl PersonalSetup {
         user_service::start()
     }
 
-    fn write(
+    /// Writes a file of the person, after it has noted how to restore it.
+    pub(super) fn write(
         &mut self,
         path: &Path,
         before: Option<String>,

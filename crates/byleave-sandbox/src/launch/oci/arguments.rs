@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::OciEngine;
 use super::container::has_input;
-use crate::confinement::{Confinement, CopySource, FileConfinement, Network, ReadScope};
+use crate::confinement::{Confinement, FileConfinement, Network, ReadScope};
 use crate::plan::{CommandSpec, HostInfo, PathKind, PlanError, UserIdentity, check_resolved};
 
 /// Variables of this machine that mean nothing in an image, which has its own programs and no home of this user.
@@ -98,16 +98,16 @@ fn mounts(files: &FileConfinement, host: &impl HostInfo) -> Result<Vec<String>, 
     let bind = |source: &Path, target: &Path, readonly: &str| -> Result<String, PlanError> {
         Ok(format!("type=bind,source={},target={}{readonly}", told(source)?, told(target)?))
     };
-    let kind = |path: &Path| host.kind(&source(files, path));
+    let kind = |path: &Path| host.kind(&files.path_on_copy(path));
     let readable = match &files.readable {
         ReadScope::Only(paths) => paths.as_slice(),
         ReadScope::Everything => &[],
     };
     for path in readable.iter().filter(|path| kind(path).is_some()) {
-        mounts.insert(path, bind(&source(files, path), path, ",readonly")?);
+        mounts.insert(path, bind(&files.path_on_copy(path), path, ",readonly")?);
     }
     for path in files.writable.iter().chain(files.copies.iter().map(|copied| &copied.root)) {
-        mounts.insert(path, bind(&source(files, path), path, "")?);
+        mounts.insert(path, bind(&files.path_on_copy(path), path, "")?);
     }
     let in_writable =
         |path: &Path| files.writable.iter().find(|root| path != *root && path.starts_with(root));
@@ -116,10 +116,10 @@ fn mounts(files: &FileConfinement, host: &impl HostInfo) -> Result<Vec<String>, 
         // Includes every directory in between, because a mount point cannot be renamed.
         for above in path.ancestors().skip(1).take_while(|above| *above != root.as_path()) {
             if !mounts.contains_key(above) {
-                mounts.insert(above, bind(&source(files, above), above, "")?);
+                mounts.insert(above, bind(&files.path_on_copy(above), above, "")?);
             }
         }
-        mounts.insert(path, bind(&source(files, path), path, ",readonly")?);
+        mounts.insert(path, bind(&files.path_on_copy(path), path, ",readonly")?);
     }
     let shown = |path: &Path| mounts.keys().any(|above| path.starts_with(above));
     let hidden: Vec<&PathBuf> = files.hidden.iter().filter(|path| shown(path)).collect();
@@ -134,20 +134,6 @@ fn mounts(files: &FileConfinement, host: &impl HostInfo) -> Result<Vec<String>, 
         mounts.insert(path, mask);
     }
     Ok(mounts.into_values().collect())
-}
-
-/// Returns where the files of a path are: in the copy that contains it, or at the path itself.
-fn source(files: &FileConfinement, path: &Path) -> PathBuf {
-    let copies = files.copies.iter().filter_map(|copied| match &copied.source {
-        CopySource::Tree { path: tree } => Some((path.strip_prefix(&copied.root).ok()?, tree)),
-        // Refused before.
-        CopySource::Overlay { .. } => None,
-    });
-    match copies.min_by_key(|(beneath, _)| beneath.components().count()) {
-        Some((beneath, tree)) if beneath.as_os_str().is_empty() => tree.clone(),
-        Some((beneath, tree)) => tree.join(beneath),
-        None => path.to_path_buf(),
-    }
 }
 
 /// Formats a path for the engine, which cannot quote a comma.

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::confinement::{CopiedPath, SandboxPorts};
+use crate::confinement::{CopiedPath, CopySource, SandboxPorts};
 use crate::launch::RunAs;
 use crate::limits::ResourceLimits;
 
