@@ -18,6 +18,7 @@ use crate::active_policy::ActivePolicy;
 use crate::args::AskArg;
 use crate::console::{Console, Tone, prose};
 use crate::error::CliError;
+use crate::hook::AttendedCalls;
 use crate::proxied;
 use crate::resolved_options::{ResolvedOptions, text_of};
 use crate::reviewers;
@@ -85,6 +86,8 @@ impl AppContext {
     ) -> Result<GateBuilder> {
         let builder = with_tools(options, workspace, ask, settings, Arc::clone(&self.audit_log) as Arc<_>)?;
         let builder = reviewers::attach(builder, &options.settings, workspace)?;
+        let attended = AttendedCalls::new(options);
+        let builder = builder.unattended_calls(Arc::new(move |call| attended.is_unattended(call)));
         workers::skip_worker_calls(builder.policy(self.policy(options, workspace)?), options)
     }
 

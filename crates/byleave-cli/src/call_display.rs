@@ -7,6 +7,7 @@ use byleave_gate::core::refusal::{Code, Refusal};
 use byleave_gate::core::standing_approval::StandingApproval;
 use byleave_gate::recorded_calls::{Coverage, CoveredCall, PastAnswer};
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus, Modification, ModifiedPart};
+use byleave_terminal::text::fit;
 
 use crate::config::Config;
 use crate::console::{Console, Tone, one_line, prose};
@@ -17,6 +18,9 @@ use crate::time::{format_duration, now};
 
 /// The number of past calls that are listed beside a standing approval under consideration.
 const PAST_MAX: usize = 3;
+
+/// The minimum width of the last column of a list.
+const LAST_COLUMN_MIN: usize = 20;
 
 /// Shows the status of a call.
 pub(crate) fn print_status(screen: &mut Console, standing: &CallStatus) {
@@ -218,6 +222,21 @@ pub(crate) fn table(screen: &mut Console, head: &[&str], rows: &[Vec<String>]) {
     for row in rows {
         screen.line(&line(&mut row.iter().map(String::as_str)));
     }
+}
+
+/// Prints aligned columns, with the last one cut to the width of a terminal. For lists, never for a question.
+pub(crate) fn fitted_table(screen: &mut Console, head: &[&str], mut rows: Vec<Vec<String>>) {
+    if let (Some(columns), Some(last)) = (screen.columns(), head.len().checked_sub(1)) {
+        let wide = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+            cells.chain(head.get(column).copied()).map(|cell| cell.chars().count() + 2).max().unwrap_or(0)
+        };
+        let room = columns.saturating_sub((0..last).map(wide).sum()).max(LAST_COLUMN_MIN);
+        for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)) {
+            *cell = fit(cell, room);
+        }
+    }
+    table(screen, head, &rows);
 }
 
 /// Returns a path relative to this directory.

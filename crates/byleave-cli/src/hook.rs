@@ -6,6 +6,7 @@
 
 mod agent_edit;
 mod agent_tool;
+mod attended_calls;
 mod codex_sandbox;
 mod evaluate;
 mod fingerprint;
@@ -17,19 +18,30 @@ mod session_notes;
 mod tickets;
 mod turn_summary;
 
+pub(crate) use attended_calls::AttendedCalls;
 pub(crate) use evaluate::HookEvaluator;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use session_findings::SessionFindings;
 pub(crate) use tickets::TicketStore;
 
 use anyhow::Result;
+use byleave_gate::audit_log::AuditLog as _;
 use byleave_gate::catalog::Catalog;
 use byleave_gate::core::id::CallId;
+use byleave_gate::core::pipeline::{NextStep, Task, next_step};
 use byleave_gate::gate::Gate;
+use byleave_gate::ledger::Ledger as _;
 use byleave_gate::result::CallStatus;
 use byleave_hook::AgentKind;
 
+use crate::app_context::AppContext;
+use crate::args::AskArg;
+use crate::console::one_line;
 use crate::resolved_options::ResolvedOptions;
+use crate::time::now;
+
+/// The maximum number of calls that are looked at for those that wait.
+const WAITING_MAX: usize = 200;
 
 /// Adds the agent's tool of a recorded call to a catalog, so that the call can be evaluated again. Other tools are left alone.
 pub(crate) fn register_recorded_tool(catalog: &Catalog, name: &str) -> Result<()> {
@@ -43,6 +55,38 @@ pub(crate) fn register_recorded_tool(catalog: &Catalog, name: &str) -> Result<()
         agent_tool::register_tool(catalog, agent, tool, None)?;
     }
     Ok(())
+}
+
+/// Ends the calls whose agent went away while they waited, so that nobody is asked about them.
+pub(crate) async fn end_abandoned(house: &AppContext, options: &ResolvedOptions) -> Result<()> {
+    let attended = AttendedCalls::new(options);
+    if attended.has_abandoned() {
+        let gate = house.gate(options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
+        attended.end_abandoned(&gate, &house.audit_log, None).await?;
+    }
+    Ok(())
+}
+
+/// Says how many calls wait behind calls that a person is asked about, if there are any.
+pub(crate) async fn waiting_behind(house: &AppContext, options: &ResolvedOptions) -> Result<Option<String>> {
+    let attended = AttendedCalls::new(options);
+    let mut tools = Vec::new();
+    for call in house.audit_log.resumable_calls(now(), WAITING_MAX).await? {
+        let Some(kept) = house.audit_log.record(call).await? else { continue };
+        // A call that stepped back has only its receipt.
+        let waits = matches!(next_step(&kept.record), NextStep::Do(Task::Resolve));
+        if let Some(header) = kept.record.header().filter(|_| waits && !attended.is_unattended(call)) {
+            tools.push(one_line(&header.tool));
+        }
+    }
+    let count = tools.len() as u64;
+    tools.sort();
+    tools.dedup();
+    let tools = tools.join(", ");
+    Ok((count > 0).then(|| match count {
+        1 => format!("1 call waits behind a question ({tools})"),
+        _ => format!("{count} calls wait behind a question ({tools})"),
+    }))
 }
 
 /// Continues a call, but never begins one that an agent must begin.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use byleave_gate::approver::{Approver, Reply, TerminalApprover};
 use byleave_gate::audit_log::{AuditLog as _, PageRequest, QuestionFilter, QuestionItem};
+use byleave_gate::core::call::Millis;
 use byleave_gate::core::id::QuestionId;
 use byleave_gate::core::question_view::QuestionView;
 use byleave_gate::core::render::QuestionCard;
@@ -24,8 +25,10 @@ use tokio::runtime::Handle;
 use crate::app_context::AppContext;
 use crate::args::AskArg;
 use crate::call_display::{format_status, past_words};
+use crate::console::one_line;
 use crate::drive_call::{closing_words, record_waivers};
 use crate::error::CliError;
+use crate::hook::{self, AttendedCalls};
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::resume_call;
@@ -116,6 +119,11 @@ pub(crate) async fn short_texts(
     texts
 }
 
+/// Returns the text of a question in lists. Cards are escaped already.
+pub(crate) fn question_text(texts: &HashMap<QuestionId, String>, item: &QuestionItem) -> String {
+    texts.get(&item.question).cloned().unwrap_or_else(|| one_line(&item.call_summary.summary))
+}
+
 /// The backend of the prompt and the inbox: the audit log, and a gate for each answer.
 pub(crate) struct LocalBackend {
     options: ResolvedOptions,
@@ -179,6 +187,10 @@ impl QuestionBackend for LocalBackend {
         }
     }
 
+    fn agent_waits_until(&self, sheet: &QuestionView) -> Option<Millis> {
+        AttendedCalls::new(&self.options).waits_until(sheet.call)
+    }
+
     fn answered_elsewhere(&self, sheet: &QuestionView) -> Option<String> {
         self.handle.block_on(closing_words(&self.house, sheet.call, sheet.question.id))
     }
@@ -207,6 +219,9 @@ impl InboxBackend for LocalBackend {
     }
 
     fn open(&self) -> Result<Vec<InboxItem>, String> {
+        if let Err(error) = self.handle.block_on(hook::end_abandoned(&self.house, &self.options)) {
+            tracing::debug!("cannot end the calls whose agents are gone: {error:#}");
+        }
         let listed =
             self.house.audit_log.questions(QuestionFilter::default(), PageRequest::with_limit(QUESTIONS_MAX));
         let listed = self.handle.block_on(listed).map_err(|fault| fault.to_string())?;

@@ -183,6 +183,8 @@ scenarios! { ($)
     ordering::sessions_do_not_wait_for_each_other,
     ordering::who_waits_for_a_person_holds_up_only_who_conflicts,
     ordering::who_stands_behind_an_answered_call_sees_it_through,
+    ordering::a_yes_whose_agent_is_gone_holds_up_nothing_after_a_minute,
+    ordering::an_unattended_answer_keeps_its_place_for_a_minute,
     ordering::answered_calls_run_alone_and_lose_nothing,
     ordering::an_abort_stops_the_siblings,
     duplicate_calls::the_same_call_at_once_runs_once,

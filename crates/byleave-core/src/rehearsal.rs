@@ -19,6 +19,9 @@ const UNDOABLE_DELETIONS_MAX: usize = 50;
 /// The number of changed files up to which a run is undoable work.
 const UNDOABLE_CHANGES_MAX: usize = 500;
 
+/// The programs that run others with the rights of another user.
+const OTHER_USER_PROGRAMS: [&str; 6] = ["sudo", "doas", "su", "pkexec", "runuser", "run0"];
+
 /// The settings of a rehearsal, pinned with the terms of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -271,6 +274,43 @@ impl Rehearsal {
     pub fn unusable_git(&self) -> Option<String> {
         let all = self.git_transports.iter().all(|lent| lent.problem.is_some());
         self.git_transports.first().filter(|_| all).map(GitTransport::describe)
+    }
+
+    /// Returns why no yes can make the command work, if the run on the copy showed it: it did nothing, and a program does not exist, cannot
+    /// be executed, or needs the rights of another user. The text has no words of the call.
+    pub fn cannot_work(&self, plan: &Plan) -> Option<&'static str> {
+        let did_nothing = self.changes.list.is_empty()
+            && self.blocked_hosts.is_empty()
+            && self.git_transports.is_empty()
+            && self.reached_hosts.is_empty()
+            && self.leftover_processes == 0;
+        if self.status != ExecutionStatus::Failed || !did_nothing {
+            return None;
+        }
+        // A yes would show it more files, and a program may be among them.
+        let may_show_more = |effect: &Effect| matches!(effect, Effect::Unconfined { .. });
+        if plan.effects.iter().any(may_show_more) {
+            return None;
+        }
+        let other_user = |effect: &Effect| match effect {
+            Effect::Run { argv, .. } => {
+                let name = argv.first().and_then(|name| name.rsplit('/').next());
+                name.is_some_and(|name| OTHER_USER_PROGRAMS.contains(&name))
+            }
+            _ => false,
+        };
+        match self.output.data.as_ref()?.get("exit")?.as_u64()? {
+            127 => Some(
+                "the command was tried on a copy and ended with exit status 127: a program in it does not exist there",
+            ),
+            126 => Some(
+                "the command was tried on a copy and ended with exit status 126: a program in it cannot be executed there",
+            ),
+            _ if plan.effects.iter().any(other_user) => Some(
+                "the command was tried on a copy and failed: no command gets the rights of another user in the sandbox",
+            ),
+            _ => None,
+        }
     }
 
     /// Returns the effects of processes that it left running, which were ended.

@@ -46,7 +46,7 @@ pub use crate::gate::answer_error::AnswerError;
 pub use crate::gate::questions::SubmittedAnswer;
 pub use builder::{BuildError, GateBuilder};
 pub use explain::Explanation;
-pub use inner::SkipCall;
+pub use inner::{SkipCall, UnattendedCall};
 pub use open_session::OpenSessionError;
 pub(crate) use policy_check::predicted_stage;
 pub use session::Session;

@@ -109,6 +109,20 @@ pub trait Ledger: Send + Sync + 'static {
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
+    /// Returns what [`Ledger::blocking_call`] returns, but none of the calls in `passed_over`.
+    ///
+    /// A ledger that does not support this returns one of them again, and then it blocks.
+    fn blocking_call_except(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+        _passed_over: &[CallId],
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        self.blocking_call(tenant, session, call, plan)
+    }
+
     /// Returns the newest call of a tool in this session that has completed. `tool` is the tool's own name.
     ///
     /// The newest is the one that was received last. This only finds the call; its record is authoritative. A ledger that cannot find

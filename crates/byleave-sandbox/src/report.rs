@@ -3,7 +3,7 @@
 //! Only events that are certain are called blocked: by the proxy, by a limit, by the tripwire. If the kernel refused an
 //! operation, only the program knows. Then the report describes the boundaries, and nothing is guessed from the output.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use byleave_core::escape::{EscapeLevel, make_visible};
 
@@ -14,6 +14,9 @@ use crate::tripwire::PlantedFile;
 
 /// The maximum number of lines of one kind. The report says how many more there were.
 const LINES_MAX: usize = 20;
+
+/// The maximum number of hidden files that are named.
+const HIDDEN_NAMED_MAX: usize = 3;
 
 /// Returns the report of a run. It is empty if the run ended well and met no boundary.
 pub fn describe_outcome(confinement: &Confinement, outcome: &CommandOutcome) -> Vec<String> {
@@ -52,9 +55,22 @@ pub fn describe_outcome(confinement: &Confinement, outcome: &CommandOutcome) -> 
         lines.push(format!("the command reached the limit of {}", limited(*limit, &confinement.limits)));
     }
     if outcome.status != CommandStatus::Exited(0) {
+        lines.extend(describe_hidden(confinement, &outcome.hidden));
         lines.push(describe_limits(confinement));
     }
     lines
+}
+
+/// Names the files beside a command that it could not see. A command that needs one fails without a word about it.
+fn describe_hidden(confinement: &Confinement, hidden: &[PathBuf]) -> Option<String> {
+    let name = |path: &PathBuf| {
+        let inner = path.strip_prefix(&confinement.files.cwd).unwrap_or(path);
+        format!("`{}`", shown(inner))
+    };
+    let mut names: Vec<String> = hidden.iter().take(HIDDEN_NAMED_MAX).map(name).collect();
+    let more = hidden.len().saturating_sub(HIDDEN_NAMED_MAX);
+    names.extend((more > 0).then(|| format!("{more} more")));
+    (!names.is_empty()).then(|| format!("a rule hides these files from the command: {}", names.join(", ")))
 }
 
 /// Describes the boundaries of a run in one line.

@@ -31,6 +31,7 @@ pub(crate) struct Tripwire {
     index: Arc<Mutex<DynDirectoryIndex>>,
     before: RunnableSnapshot,
     earlier: Vec<PlantedFile>,
+    hidden: Vec<PathBuf>,
     note: Option<RunMarkerFile>,
 }
 
@@ -113,12 +114,17 @@ impl Tripwire {
     pub(crate) fn from_index(index: &Arc<Mutex<DynDirectoryIndex>>) -> Result<Self, TripwireError> {
         let mut looked = index.lock();
         let before = RunnableSnapshot::by(&mut looked)?;
-        Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), note: None })
+        Ok(Self { index: Arc::clone(index), before, earlier: Vec::new(), hidden: Vec::new(), note: None })
     }
 
     /// Adds files that earlier, killed runs had planted.
     pub(crate) fn with_earlier(self, earlier: Vec<PlantedFile>) -> Self {
         Self { earlier, ..self }
+    }
+
+    /// Adds the files beside the command that it cannot see, for the report.
+    pub(crate) fn with_hidden(self, hidden: Vec<PathBuf>) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Writes the snapshot to a directory, for the next run in case this process is killed.
@@ -279,6 +285,11 @@ impl TripwireGuard {
     /// Returns, once, files that earlier killed runs had planted.
     pub(crate) fn earlier(&mut self) -> Vec<PlantedFile> {
         std::mem::take(&mut self.tripwire.earlier)
+    }
+
+    /// Returns, once, the files beside the command that it could not see.
+    pub(crate) fn hidden(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.tripwire.hidden)
     }
 
     fn take(&mut self, planted: Vec<PlantedFile>) {

@@ -15,6 +15,7 @@ mod builtins;
 mod command;
 mod command_analyzer;
 mod listed_names;
+mod local_remotes;
 mod nested_commands;
 mod pathspec;
 mod possible_targets;

@@ -101,6 +101,13 @@ impl Inbox {
         }
     }
 
+    /// Sets the time until which the agent waits for the answer to the opened question.
+    pub const fn set_agent_deadline(&mut self, until: Option<Millis>) {
+        if let Some(dialogue) = &mut self.dialogue {
+            dialogue.set_agent_deadline(until);
+        }
+    }
+
     /// Checks whether a question is open for an answer.
     pub const fn is_answering(&self) -> bool {
         self.dialogue.is_some()
@@ -142,7 +149,7 @@ impl Inbox {
     /// Draws everything and returns the position of the cursor.
     pub fn draw(&mut self, area: Rect, buf: &mut Buffer, now: Duration, time: Millis) -> Option<Position> {
         if let Some(dialogue) = &mut self.dialogue {
-            let left = Duration::from_millis(dialogue.expires_at().saturating_sub(time));
+            let left = dialogue.time_left(time);
             return dialogue.draw(area, buf, now, Some(left));
         }
         draw::draw(self, area, buf, time)

@@ -1,5 +1,6 @@
 //! The trait for what a question screen cannot know itself: past calls and undo.
 
+use byleave_core::call::Millis;
 use byleave_core::question_view::QuestionView;
 use byleave_core::standing_approval::StandingApproval;
 
@@ -12,6 +13,10 @@ pub trait QuestionBackend: Send + Sync + 'static {
     /// Returns the past calls that a standing approval would have covered, in words.
     fn covered_calls(&self, _leave: &StandingApproval) -> Vec<String> {
         vec!["the past calls that match are unknown".to_owned()]
+    }
+    /// Returns the time until which the agent waits for the answer, if it is known. After that it must make its call again.
+    fn agent_waits_until(&self, _sheet: &QuestionView) -> Option<Millis> {
+        None
     }
     /// Says how a question was answered elsewhere, or returns `None` if it was not.
     fn answered_elsewhere(&self, _sheet: &QuestionView) -> Option<String> {

@@ -97,6 +97,10 @@ pub struct QuestionDialog {
     /// The part below the question did not fit when it was last drawn.
     is_foot_cut: bool,
     offered: Result<Vec<ApprovalScope>, String>,
+    /// The time until which the agent waits for the answer.
+    agent_waits_until: Option<Millis>,
+    /// The time that is shown is that of the agent.
+    is_agent_waiting: bool,
 }
 
 /// What is on the screen. `d` goes from one to the next.
@@ -176,6 +180,8 @@ impl QuestionDialog {
             said: None,
             is_foot_cut: false,
             offered,
+            agent_waits_until: None,
+            is_agent_waiting: false,
         }
     }
 
@@ -235,6 +241,18 @@ impl QuestionDialog {
     /// Checks whether the person is typing into a field rather than reading.
     pub const fn is_typing(&self) -> bool {
         !matches!(self.stage, DialogMode::Reading)
+    }
+
+    /// Sets the time until which the agent waits for the answer.
+    pub const fn set_agent_deadline(&mut self, until: Option<Millis>) {
+        self.agent_waits_until = until;
+    }
+
+    /// Returns the time that is left: as long as the agent waits, and then as long as the question can be answered.
+    pub fn time_left(&mut self, time: Millis) -> Duration {
+        let until = self.agent_waits_until.filter(|until| *until > time && *until < self.expires_at());
+        self.is_agent_waiting = until.is_some();
+        Duration::from_millis(until.unwrap_or_else(|| self.expires_at()).saturating_sub(time))
     }
 
     /// Returns the time until which the question can be answered.

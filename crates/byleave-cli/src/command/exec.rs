@@ -24,7 +24,7 @@ use crate::console::{Console, prose};
 use crate::drive_call::{closing_words, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::hook::TicketStore;
+use crate::hook::{AttendedCalls, TicketStore};
 use crate::job_signals::JobSignals;
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
@@ -62,6 +62,8 @@ pub(crate) async fn run(
         .hint("make the call again")
         .into());
     }
+    // Held until this process ends: calls that conflict with this one wait behind it.
+    let attended = AttendedCalls::new(options).mark(call, None);
     let options = options.in_directory(heading.cwd.clone())?;
     let gate = house.gate(&options, &options.cwd, AskArg::Inbox, options.settings.gate())?;
     record_waivers(&gate, &options).await?;
@@ -96,6 +98,9 @@ pub(crate) async fn run(
         && let Some(answer) = closing_words(&house, call, question).await
     {
         screen.message(&prose(&format!("byleave: answered: {answer}")));
+    }
+    if let Some(mark) = attended {
+        mark.release();
     }
     drop(over);
     let printed = match printing {

@@ -10,6 +10,9 @@ use byleave_hook::{
     AgentKind, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response, parse_request,
 };
 use clap::{Args as Group, Subcommand};
+#[cfg(target_os = "linux")]
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::app_context::AppContext;
@@ -93,6 +96,7 @@ async fn judge_one(
 ) -> Result<ExitStatus> {
     let timeout = typed.timeout_ms.unwrap_or(dialect.default_timeout_ms());
     let deadline = Instant::now() + Duration::from_millis(AgentKind::deadline_ms(timeout));
+    let gone = hook_is_gone(deadline);
     let heard = match listened(dialect).await {
         Ok(heard) => heard,
         Err(error) => return speak(screen, &denied(dialect, None, &error), &error),
@@ -105,6 +109,13 @@ async fn judge_one(
         let program = std::env::current_exe().context("cannot determine the path of this program")?;
         HookEvaluator::new(&house, &options, &workspace, &program)?.answer(dialect, &own, deadline).await
     });
+    let judged = async {
+        tokio::select! {
+            judged = judged => judged,
+            // Its mark stays, so the next process ends the call.
+            () = gone => std::process::exit(2),
+        }
+    };
     match judged.await.context("the evaluation failed").and_then(|judged| judged) {
         Ok(answer) => {
             let said = format_response(dialect, Some(&heard), &answer);
@@ -115,6 +126,22 @@ async fn judge_one(
             speak(screen, &said, &error)
         }
         Err(error) => speak(screen, &denied(dialect, Some(&heard), &error), &error),
+    }
+}
+
+/// Waits until the hook that started this process is gone before the deadline. An agent kills only the hook, and a process that still waited
+/// would keep a question open that nobody takes the answer of. A hook that ended because its own time was up has told its agent.
+async fn hook_is_gone(deadline: Instant) {
+    let Ok(mut ended) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    #[cfg(target_os = "linux")]
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::TERM)) {
+        tracing::debug!(%error, "this process may outlive its hook");
+    }
+    loop {
+        ended.recv().await;
+        if Instant::now() < deadline {
+            return;
+        }
     }
 }
 

@@ -29,11 +29,12 @@ use tokio::task::spawn_blocking;
 use self::answer::AnswerCommand;
 use crate::app_context::AppContext;
 use crate::args::{AskArg, ListArgs};
-use crate::call_display::{self, table};
+use crate::call_display::{self, fitted_table};
 use crate::console::{Console, one_line};
 use crate::drive_call::{self, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::hook::{self, AttendedCalls};
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::{self, short};
 use crate::terminal_approver::{self, LocalBackend, is_dumb_terminal, prompt_settings};
@@ -101,6 +102,7 @@ async fn sit(id: Option<&str>, options: &ResolvedOptions, screen: &mut Console) 
             .into());
     }
     let house = AppContext::open_or_create(options)?;
+    hook::end_abandoned(&house, options).await?;
     let only = match id {
         Some(id) => Some(short_ids::question(&house, id).await?),
         None => None,
@@ -179,6 +181,7 @@ fn is_seen(screen: &Console) -> bool {
 
 async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) -> Result<ExitStatus> {
     let house = AppContext::open_to_read(options, None)?;
+    hook::end_abandoned(&house, options).await?;
     let filter = QuestionFilter { session: which.session, ..QuestionFilter::default() };
     let open = house.audit_log.questions(filter, PageRequest::with_limit(which.limit)).await?;
     if screen.json() {
@@ -187,29 +190,32 @@ async fn list(which: ListArgs, options: &ResolvedOptions, screen: &mut Console) 
         screen.message("there are no open questions");
     } else {
         let now = now();
+        let attended = AttendedCalls::new(options);
         let ids: Vec<QuestionId> = open.iter().map(|item| item.question).collect();
         let texts = terminal_approver::short_texts(&house, options, &ids).await;
         let rows: Vec<Vec<String>> = open
             .iter()
             .map(|item| {
-                let left =
-                    item.expires_at.checked_sub(now).map_or_else(|| "too late".into(), format_duration);
+                // An agent that waits must make its call again after that.
+                let until = attended.waits_until(item.call).unwrap_or(item.expires_at);
+                let left = until.checked_sub(now).map_or_else(|| "too late".into(), format_duration);
+                let kind = match item.kind {
+                    QuestionKind::Approval => String::new(),
+                    other => format!("{}: ", kind(other)),
+                };
                 vec![
                     short(&item.question),
                     format!("{} ago", format_duration(now.saturating_sub(item.asked_at))),
                     left,
-                    kind(item.kind).to_owned(),
                     one_line(&item.call_summary.agent),
-                    one_line(&item.call_summary.tool),
-                    // Cards are escaped already.
-                    texts
-                        .get(&item.question)
-                        .cloned()
-                        .unwrap_or_else(|| one_line(&item.call_summary.summary)),
+                    format!("{kind}{}", terminal_approver::question_text(&texts, item)),
                 ]
             })
             .collect();
-        table(screen, &["ID", "ASKED", "LEFT", "KIND", "AGENT", "TOOL", "WHAT"], &rows);
+        fitted_table(screen, &["ID", "ASKED", "LEFT", "AGENT", "WHAT"], rows);
+        if let Some(line) = hook::waiting_behind(&house, options).await? {
+            screen.message(&line);
+        }
     }
     Ok(ExitStatus::Completed)
 }

@@ -18,7 +18,7 @@ use self::follow::FollowArgs;
 use self::stats::StatsArgs;
 use crate::app_context::AppContext;
 use crate::args::ListArgs;
-use crate::call_display::table;
+use crate::call_display::fitted_table;
 use crate::console::{Console, Tone, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -183,7 +183,7 @@ async fn list(which: LogFilterArgs, options: &ResolvedOptions, screen: &mut Cons
         };
         rows.push(row(item, told));
     }
-    table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], &rows);
+    fitted_table(screen, &["CALL", "RECEIVED", "AGENT", "SESSION", "TOOL", "OUTCOME", "WHAT"], rows);
     Ok(ExitStatus::Completed)
 }
 

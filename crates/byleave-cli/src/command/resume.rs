@@ -13,6 +13,7 @@ use crate::args::AskArg;
 use crate::console::{Console, one_line};
 use crate::drive_call::drive;
 use crate::exit_status::ExitStatus;
+use crate::hook::AttendedCalls;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 use crate::terminal_mark::TerminalMark;
@@ -39,6 +40,10 @@ pub(crate) async fn run(
     let gate = terminal_approver::gate(&house, options, &options.cwd, ask, options.settings.gate())?;
     proxied::register_tools(&gate)?;
     let mut worst = ExitStatus::Completed;
+    let attended = AttendedCalls::new(options);
+    for call in attended.end_abandoned(&gate, &house.audit_log, None).await? {
+        screen.message(&format!("call {} has ended, because its agent is gone", short(&call)));
+    }
     let mut seen: HashSet<CallId> = HashSet::new();
     let mut values = Vec::new();
     'looking: loop {
@@ -50,6 +55,11 @@ pub(crate) async fn run(
         }
         for call in fresh {
             gate.set_policy(house.policy(options, &house.workspace_of(call).await?)?);
+            // Nobody would take the answer to a new question.
+            if attended.end_unasked(&gate, &house.audit_log, call).await? {
+                screen.message(&format!("call {} has ended, because its agent is gone", short(&call)));
+                continue;
+            }
             let _mark = TerminalMark::set(options, ask, call);
             let driven =
                 drive(&gate, call, resume_call::resume(&gate, &house, call, options), options, screen).await;

@@ -1,5 +1,6 @@
 //! `byleave` without a command: the open questions, the agents that are set up, the policy, and the last change with its undo.
 
+use std::collections::HashMap;
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -7,8 +8,10 @@ use byleave_copy::StoreUsage;
 use byleave_gate::audit_log::sqlite::has_audit_log;
 use byleave_gate::audit_log::{AuditLog as _, CallFilter, PageRequest, QuestionFilter, QuestionItem};
 use byleave_gate::core::admin_action::AdminActionKind;
+use byleave_gate::core::id::QuestionId;
 use byleave_gate::ledger::Ledger as _;
 use byleave_gate::policy_files::PolicyFile;
+use byleave_terminal::text::fit;
 use byleave_tools::{JobNote, running_jobs};
 use serde_json::{Value, json};
 
@@ -19,11 +22,12 @@ use crate::app_context::AppContext;
 use crate::call_display::format_count;
 use crate::console::{Console, Tone, one_line};
 use crate::exit_status::ExitStatus;
-use crate::hook::SessionFindings;
+use crate::hook::{self, SessionFindings};
 use crate::init_journal::{self, InitJournal};
 use crate::json_output;
 use crate::resolved_options::{ResolvedOptions, real_path};
 use crate::short_ids::short;
+use crate::terminal_approver::{question_text, short_texts};
 use crate::time::{format_duration, now};
 use crate::tool_catalog::{jobs_dir, workplace};
 use crate::undo_target::{self, LastChange};
@@ -33,10 +37,17 @@ const QUESTIONS_MAX: usize = 1_000;
 /// The number of questions that are shown.
 const QUESTIONS_SHOWN: usize = 3;
 
+/// The width of the labels.
+const LABEL_COLUMNS: usize = 13;
+
 /// The status of this installation, seen from the current directory.
 struct Status {
     /// Newest first.
     questions: Vec<QuestionItem>,
+    /// The questions that are shown, as the inbox words them.
+    texts: HashMap<QuestionId, String>,
+    /// Says which calls wait behind the questions.
+    waiting_behind: Option<String>,
     /// The reason of the halt.
     halt: Option<String>,
     agents: Vec<InitJournal>,
@@ -117,6 +128,8 @@ impl Status {
     async fn read(options: &ResolvedOptions) -> Result<Self> {
         let mut status = Self {
             questions: Vec::new(),
+            texts: HashMap::new(),
+            waiting_behind: None,
             halt: None,
             agents: init_journal::all(options)?,
             policy: PolicyStatus::read(options),
@@ -128,8 +141,13 @@ impl Status {
         };
         if has_audit_log(&options.state) {
             let context = AppContext::open_to_read(options, None)?;
+            hook::end_abandoned(&context, options).await?;
             let all = PageRequest::with_limit(QUESTIONS_MAX);
             status.questions = context.audit_log.questions(QuestionFilter::default(), all).await?;
+            let shown: Vec<QuestionId> =
+                status.questions.iter().take(QUESTIONS_SHOWN).map(|item| item.question).collect();
+            status.texts = short_texts(&context, options, &shown).await;
+            status.waiting_behind = hook::waiting_behind(&context, options).await?;
             status.halt =
                 context.audit_log.active_halt(&options.tenant).await?.map(|action| match action.kind {
                     AdminActionKind::Halt { reason } => reason,
@@ -187,17 +205,16 @@ impl Status {
         let now = now();
         for item in self.questions.iter().take(QUESTIONS_SHOWN) {
             let ago = format_duration(now.saturating_sub(item.asked_at));
-            let what = format!(
-                "{}  {ago} ago  {}: {}",
-                short(&item.question),
-                item.call_summary.tool,
-                item.call_summary.summary
-            );
-            row(screen, "", &one_line(&what));
+            let what = format!("{}  {ago} ago  {}", short(&item.question), question_text(&self.texts, item));
+            let room = screen.columns().map(|columns| columns.saturating_sub(LABEL_COLUMNS).max(20));
+            row(screen, "", &room.map_or_else(|| what.clone(), |room| fit(&what, room)));
         }
         if count > QUESTIONS_SHOWN {
             let more = (count - QUESTIONS_SHOWN) as u64;
             row(screen, "", &format!("and {}", format_count(more, "older question")));
+        }
+        if let Some(line) = &self.waiting_behind {
+            row(screen, "", line);
         }
     }
 
@@ -251,7 +268,7 @@ impl Status {
 
 /// Prints a label and a text beside it.
 fn row(screen: &mut Console, label: &str, text: &str) {
-    let label = screen.painted(Tone::Strong, &format!("{label:<13}"));
+    let label = screen.painted(Tone::Strong, &format!("{label:<LABEL_COLUMNS$}"));
     screen.line(&format!("{label}{text}"));
 }
 

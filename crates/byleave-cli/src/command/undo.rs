@@ -7,6 +7,7 @@ use byleave_copy::CopyState;
 use byleave_gate::approver::Reply;
 use byleave_gate::audit_log::CallFilter;
 use byleave_gate::core::id::{CallId, SessionId};
+use byleave_gate::core::refusal::Code;
 use byleave_gate::core::render::summarize_changes;
 use byleave_gate::result::{CallOutcome, CallStatus};
 use clap::Args as Group;
@@ -65,6 +66,7 @@ pub(crate) async fn run(
         let driven = take_back(*call, typed.force, &house, options, screen).await?;
         let CallStatus::Settled(result) = &driven.call_status else {
             call_display::print_status(screen, &driven.call_status);
+            stopped(done, calls.len(), screen);
             return Ok(driven.status());
         };
         if let CallOutcome::Completed(output) = &result.outcome {
@@ -90,22 +92,29 @@ pub(crate) async fn run(
         if let Some(error) = result.error() {
             screen.message_lines(&error);
         }
-        if calls.len() > 1 {
-            screen.message(&format!(
-                "{done} of {} calls were undone, the newest first; stopped here",
-                calls.len()
-            ));
-        }
-        screen.hint(&format!(
-            "`byleave diff {}` shows what it changed; `--force` undoes it anyway",
-            short(call)
-        ));
+        stopped(done, calls.len(), screen);
+        let hint = match result.code() {
+            // No option of this command lifts a halt.
+            Some(Code::Halted) => "then run the same command again".to_owned(),
+            Some(_) => format!("`byleave log show {}` shows why", short(&result.call)),
+            None => {
+                format!("`byleave diff {}` shows what it changed; `--force` undoes it anyway", short(call))
+            }
+        };
+        screen.hint(&hint);
         return Ok(driven.status());
     }
     if screen.json() {
         screen.value(&Value::from(values));
     }
     Ok(ExitStatus::Completed)
+}
+
+/// Says how many of several calls were undone before it stopped.
+fn stopped(done: usize, of: usize, screen: &mut Console) {
+    if of > 1 {
+        screen.message(&format!("{done} of {of} calls were undone, the newest first; stopped here"));
+    }
 }
 
 /// Returns the calls to undo, newest first.

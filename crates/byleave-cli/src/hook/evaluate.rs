@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use byleave_gate::audit_log::AuditLog as _;
 use byleave_gate::audit_log::sqlite::SqliteLedger;
 use byleave_gate::clock::fresh_id;
-use byleave_gate::core::call::{Call, Mode};
+use byleave_gate::core::call::{Call, Millis, Mode};
 use byleave_gate::core::id::{AgentId, CallId, SessionId};
 use byleave_gate::gate::Gate;
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
@@ -20,6 +20,7 @@ use byleave_tools::{find_service, is_known_service};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::attended_calls::{AttendedCalls, is_abandoned};
 use super::fingerprint::Fingerprint;
 use super::session_notes::SessionNotes;
 use super::tickets::{HookTicket, TicketKey, TicketStore};
@@ -32,6 +33,7 @@ use crate::error::CliError;
 use crate::notify;
 use crate::resolved_options::{ResolvedOptions, real_path, text_of};
 use crate::short_ids::short;
+use crate::time::now;
 use crate::tool_catalog::jobs_dir;
 
 /// The interval at which an answer is checked.
@@ -50,6 +52,7 @@ pub(crate) struct HookEvaluator {
     pub(super) gate: Gate,
     pub(super) options: ResolvedOptions,
     pub(super) tickets: TicketStore,
+    attended: AttendedCalls,
     pub(super) notes: SessionNotes,
     /// The program that begins a prepared call.
     pub(super) program: String,
@@ -82,6 +85,7 @@ impl HookEvaluator {
         Ok(Self {
             gate,
             tickets: TicketStore::new(&options),
+            attended: AttendedCalls::new(&options),
             notes: SessionNotes::new(&options),
             program: text_of(program)?,
             state: text_of(&state)?,
@@ -155,42 +159,81 @@ impl HookEvaluator {
         for _ in 0..TRIES {
             let ticket = HookTicket::new(CallId::new(fresh_id()), dialect, &heard.tool, &self.options.cwd);
             let ticket = self.tickets.open(&key, &ticket)?;
-            let call = self.call(dialect, heard, mode, ticket.call)?;
-            let is_shell = call.tool == "bash";
-            let standing = self.drive(call, deadline).await;
-            let answer = match standing {
-                Some(CallStatus::Ready { .. }) if !self.tickets.mark_delivered(&key)? => continue,
-                Some(CallStatus::Ready { call }) if is_shell => self.rewritten_to_exec(dialect, heard, call),
-                Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
-                    Some(why) => HookDecision::Deny { reason: why },
-                    None => match self.pass_on(call, deadline).await {
-                        Some(CallStatus::Settled(result)) => {
-                            self.note_edit(dialect, heard, call)?;
-                            self.told(heard, &result)
-                        }
-                        // What the call would leave is not allowed, so a person is asked about it.
-                        other => {
-                            self.tickets.take_back(&key)?;
-                            self.not_yet(other.as_ref())
-                        }
-                    },
-                },
-                // It was refused, or another process was faster with the same call.
-                Some(CallStatus::Settled(result)) => match result.outcome {
-                    CallOutcome::Completed(_) | CallOutcome::Failed(_) => {
-                        self.tickets.mark_delivered(&key)?;
-                        continue;
-                    }
-                    _ if !self.tickets.mark_delivered(&key)? => continue,
-                    // `byleave exec` says what would run, and succeeds.
-                    CallOutcome::DryRun(_) if is_shell => self.rewritten_to_exec(dialect, heard, result.call),
-                    _ => self.told(heard, &result),
-                },
-                waiting => self.not_yet(waiting.as_ref()),
-            };
-            return Ok(answer);
+            // If this process is killed, or the agent hangs up, the mark stays and says that nobody waits for the answer.
+            let mark = self.attended.mark(ticket.call, Some(time_of(deadline)));
+            self.end_abandoned(Some(ticket.call)).await;
+            let answer = self.evaluate_once((dialect, heard), mode, (&key, ticket.call), deadline).await;
+            if let Some(mark) = mark {
+                mark.release();
+            }
+            if let Some(answer) = answer? {
+                return Ok(answer);
+            }
         }
         Ok(HookDecision::Deny { reason: "the same call is made too often at once; make it again".into() })
+    }
+
+    /// Evaluates the call of a ticket. Returns `None` if the ticket is used, so that the same call needs a new one.
+    async fn evaluate_once(
+        &self,
+        (dialect, heard): (AgentKind, &HookRequest),
+        mode: Mode,
+        (key, id): (&TicketKey, CallId),
+        deadline: Instant,
+    ) -> Result<Option<HookDecision>> {
+        let call = self.call(dialect, heard, mode, id)?;
+        let is_shell = call.tool == "bash";
+        let standing = self.drive(call, deadline).await;
+        let answer = match standing {
+            Some(CallStatus::Ready { .. }) if !self.tickets.mark_delivered(key)? => return Ok(None),
+            Some(CallStatus::Ready { call }) if is_shell => self.rewritten_to_exec(dialect, heard, call),
+            Some(CallStatus::Ready { call }) => match self.unguaranteed(call).await? {
+                Some(why) => HookDecision::Deny { reason: why },
+                None => match self.pass_on(call, deadline).await {
+                    Some(CallStatus::Settled(result)) => {
+                        self.note_edit(dialect, heard, call)?;
+                        self.told(heard, &result)
+                    }
+                    // What the call would leave is not allowed, so a person is asked about it.
+                    other => {
+                        self.tickets.take_back(key)?;
+                        self.not_yet(other.as_ref())
+                    }
+                },
+            },
+            // An earlier hook of the same call was killed, and its question is gone with it.
+            Some(CallStatus::Settled(result)) if self.was_abandoned(result.call).await? => {
+                self.tickets.mark_delivered(key)?;
+                return Ok(None);
+            }
+            // It was refused, or another process was faster with the same call.
+            Some(CallStatus::Settled(result)) => match result.outcome {
+                CallOutcome::Completed(_) | CallOutcome::Failed(_) => {
+                    self.tickets.mark_delivered(key)?;
+                    return Ok(None);
+                }
+                _ if !self.tickets.mark_delivered(key)? => return Ok(None),
+                // `byleave exec` says what would run, and succeeds.
+                CallOutcome::DryRun(_) if is_shell => self.rewritten_to_exec(dialect, heard, result.call),
+                _ => self.told(heard, &result),
+            },
+            waiting => self.not_yet(waiting.as_ref()),
+        };
+        Ok(Some(answer))
+    }
+
+    /// Ends the calls whose agent is gone. It is no reason to deny this one if that fails.
+    async fn end_abandoned(&self, own: Option<CallId>) {
+        match self.attended.end_abandoned(&self.gate, &self.book, own).await {
+            Ok(ended) => {
+                ended.iter().for_each(|call| tracing::info!(%call, "the agent of a waiting call is gone"))
+            }
+            Err(error) => tracing::warn!("cannot end the calls whose agents are gone: {error:#}"),
+        }
+    }
+
+    async fn was_abandoned(&self, call: CallId) -> Result<bool> {
+        Ok(self.book.record(call).await?.is_some_and(|kept| is_abandoned(&kept.record)))
     }
 
     /// Returns the agent's input with a command that runs the prepared call.
@@ -225,19 +268,24 @@ impl HookEvaluator {
             }
             _ => {
                 self.tickets.open(key, &ticket)?;
+                let mark = self.attended.mark(id, Some(time_of(deadline)));
                 let standing = self.drive(call, deadline).await;
-                match standing {
+                let answer = match standing {
                     Some(CallStatus::Ready { .. }) if self.tickets.mark_delivered(key)? => {
                         match self.gate.resume(id).await {
-                            CallStatus::Settled(result) => Ok(self.told(heard, &result)),
-                            other => Ok(self.not_yet(Some(&other))),
+                            CallStatus::Settled(result) => self.told(heard, &result),
+                            other => self.not_yet(Some(&other)),
                         }
                     }
                     Some(CallStatus::Settled(result)) if self.tickets.mark_delivered(key)? => {
-                        Ok(self.told(heard, &result))
+                        self.told(heard, &result)
                     }
-                    waiting => Ok(self.not_yet(waiting.as_ref())),
+                    waiting => self.not_yet(waiting.as_ref()),
+                };
+                if let Some(mark) = mark {
+                    mark.release();
                 }
+                Ok(answer)
             }
         }
     }
@@ -464,7 +512,7 @@ impl HookEvaluator {
                 )
             }
             Some(CallStatus::Blocked { blocked_by: by, .. }) => format!(
-                "denied for now: call {} of this session waits for a person (`byleave inbox` shows it) and comes first; {again}",
+                "denied for now: call {} of this session comes first; it waits for a person (`byleave inbox` shows it), or was answered just now; {again}",
                 short(by)
             ),
             Some(CallStatus::RunningElsewhere { .. }) => {
@@ -476,6 +524,12 @@ impl HookEvaluator {
         };
         HookDecision::Deny { reason: why }
     }
+}
+
+/// Returns the time of a deadline on the clock of this machine.
+fn time_of(deadline: Instant) -> Millis {
+    let left = deadline.saturating_duration_since(Instant::now());
+    now().saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Returns the field by which an agent runs a command in the background, if it has one.

@@ -3,6 +3,7 @@
 mod boundary;
 mod cases;
 mod failures;
+mod gone_agents;
 mod own_edits;
 mod page;
 

@@ -1,13 +1,16 @@
 //! Scenarios on order (E4): which calls run concurrently, which run alone, and which wait for others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use byleave_core::call::Call;
+use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::RecordEvent;
+use byleave_core::id::CallId;
 use byleave_core::outcome::Output;
 use byleave_core::refusal::Code;
 use byleave_gate::approver::{Reply, callback, callback_async};
+use byleave_gate::clock::fresh_id;
 use byleave_gate::gate::Gate;
 use byleave_gate::result::CallStatus;
 use byleave_gate::settings::GateSettings;
@@ -301,6 +304,72 @@ pub(super) async fn who_stands_behind_an_answered_call_sees_it_through(
     }
     waiting(standing)?;
     same("the content", &gate.settle(stage.read("f")?).await.to_text().as_str(), &"old f+new")
+}
+
+// req: E4
+pub(super) async fn a_yes_whose_agent_is_gone_holds_up_nothing_after_a_minute(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    for is_answered in [false, true] {
+        let stage = ScenarioContext::new(bench)?;
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let seen = is_gone.clone();
+        let unattended = Arc::new(move |_| seen.load(Ordering::SeqCst));
+        let gate = stage.gate().await?.settings(inbox()).unattended_calls(unattended).build()?;
+        let first = stage.write("f", "new")?;
+        let question = waiting(gate.advance(first.clone()).await)?;
+        let behind = stage.write("f", "newer")?;
+        let id = behind.id;
+        let is_blocked = |standing: &CallStatus| matches!(standing, CallStatus::Blocked { blocked_by, .. } if *blocked_by == first.id);
+        ensure!(is_blocked(&gate.advance(behind).await), "an attended question comes first");
+        if is_answered {
+            answer(&gate, &question, yes()).await?;
+            stage.clock.advance(120_000);
+            ensure!(
+                is_blocked(&gate.resume(id).await),
+                "an attended answer comes first, however long it takes"
+            );
+        }
+        is_gone.store(true, Ordering::SeqCst);
+        let ledger = stage.ledger().await?;
+        let plan =
+            Plan { effects: vec![Effect::Write { path: stage.temp_dir.text("f")? }], ..Plan::default() };
+        let passed_over = [first.id];
+        let place = (&first.tenant, &first.session);
+        let by = ledger.blocking_call_except(place.0, place.1, CallId::new(fresh_id()), &plan, &passed_over);
+        if by.await? == Some(first.id) {
+            ensure!(is_blocked(&gate.resume(id).await), "a ledger that cannot pass over calls blocks");
+            continue;
+        }
+        let question = waiting(gate.resume(id).await)?;
+        // The claim of the call that was passed over is made once, whenever it is taken up.
+        if is_answered {
+            completed(&settled(gate.resume(first.id).await)?)?;
+            completed(&settled(gate.resume(first.id).await)?)?;
+            same("runs", &stage.run_log.count(), &1)?;
+            answer(&gate, &question, yes()).await?;
+            completed(&settled(gate.resume(id).await)?)?;
+            same("runs of both", &stage.run_log.count(), &2)?;
+        }
+    }
+    Ok(())
+}
+
+// req: E4
+pub(super) async fn an_unattended_answer_keeps_its_place_for_a_minute(
+    bench: &dyn LedgerHarness,
+) -> Result<(), ConformanceError> {
+    let stage = ScenarioContext::new(bench)?;
+    let gate = stage.gate().await?.settings(inbox()).unattended_calls(Arc::new(|_| true)).build()?;
+    let question = waiting(gate.advance(stage.write("f", "new")?).await)?;
+    answer(&gate, &question, yes()).await?;
+    stage.clock.advance(59_999);
+    let standing = gate.advance(stage.write("f", "newer")?).await;
+    ensure!(
+        matches!(standing, CallStatus::Blocked { .. }),
+        "the agent had no time to take it up: {standing:?}"
+    );
+    Ok(())
 }
 
 // req: E4

@@ -1,6 +1,6 @@
 //! `lend` in rules, and a rehearsal that wanted a Git transport.
 
-use byleave_core::effect::Effect;
+use byleave_core::effect::{Effect, Plan};
 use byleave_core::file_change::FileChanges;
 use byleave_core::git_transport::{GitService, GitTransport, GitUrl};
 use byleave_core::outcome::{ExecutionStatus, Output};
@@ -62,4 +62,39 @@ fn a_rehearsal_that_wanted_a_transport_is_run_again_and_its_effects_are_judged()
     assert_eq!(told.as_deref(), Some("Git cannot use ssh://git@git.example/app.git: no key."));
     assert_eq!(rehearsal(vec![problem, lent(GitService::UploadPack)]).unusable_git(), None);
     assert_eq!(rehearsal(Vec::new()).unusable_git(), None);
+}
+
+// req: E7
+#[test]
+fn a_command_that_cannot_work_is_recognized_by_its_run_on_a_copy() {
+    let ended = |exit: u64| {
+        Rehearsal::new(
+            FileChanges::default(),
+            ExecutionStatus::Failed,
+            Output::failure("failed").with_data(serde_json::json!({ "exit": exit })),
+        )
+    };
+    let plan = |name: &str| Plan {
+        effects: vec![Effect::Run { program: format!("/usr/bin/{name}"), argv: vec![name.into()] }],
+        ..Plan::default()
+    };
+    for (exit, name, cannot) in
+        [(127, "gh", true), (126, "x", true), (1, "gh", false), (1, "sudo", true), (2, "/usr/bin/sudo", true)]
+    {
+        assert_eq!(ended(exit).cannot_work(&plan(name)).is_some(), cannot, "{exit} {name}");
+    }
+    // A yes would give it what it did not have, or there is something to keep.
+    let blocked = Rehearsal {
+        git_transports: vec![GitTransport::new(
+            &GitUrl::parse("git@git.example:app.git").unwrap(),
+            GitService::UploadPack,
+        )],
+        ..ended(127)
+    };
+    assert_eq!(blocked.cannot_work(&plan("gh")), None);
+    assert_eq!(Rehearsal { leftover_processes: 1, ..ended(127) }.cannot_work(&plan("gh")), None);
+    assert_eq!(Rehearsal { status: ExecutionStatus::Succeeded, ..ended(127) }.cannot_work(&plan("gh")), None);
+    let waived =
+        Plan { effects: vec![Effect::Unconfined { guarantee: "network".into() }], ..Plan::default() };
+    assert_eq!(ended(127).cannot_work(&waived), None);
 }

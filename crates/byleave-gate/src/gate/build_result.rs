@@ -1,7 +1,7 @@
 //! Builds the result for the caller from a settled record.
 
-use byleave_core::decision::AskCause;
-use byleave_core::effect::Plan;
+use byleave_core::decision::{AskCause, PolicyDecision, Verdict};
+use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::RecordEvent;
 use byleave_core::id::CallId;
 use byleave_core::outcome::{Outcome, Output};
@@ -9,6 +9,7 @@ use byleave_core::pattern::Pattern;
 use byleave_core::question::{Answer, QuestionKind};
 use byleave_core::record::Record;
 use byleave_core::refusal::{Code, Refusal};
+use byleave_core::rehearsal::Rehearsal;
 use byleave_core::review::ReviewOutcome;
 use byleave_core::standing_approval::patterns_to_toml;
 use serde_json::Value;
@@ -18,6 +19,9 @@ use crate::gate::task_outcome::content_refusal;
 use crate::gate::truncate;
 use crate::gate::working_record::WorkingRecord;
 use crate::result::{CallOutcome, CallResult, Modification, ModifiedPart, Receipt};
+
+/// The maximum number of denied effects that a refusal names.
+const DENIED_NAMED_MAX: usize = 3;
 
 /// Builds the result of a settled call.
 pub(crate) async fn build_result(
@@ -54,6 +58,14 @@ pub(crate) async fn build_result(
             let rule = plan.and_then(|plan| suggest_allow_rule(&plan, &desk.record));
             let why =
                 rule.map_or_else(|| refusal.message.clone(), |rule| format!("{}; {rule}", refusal.message));
+            Ok(CallOutcome::Refused(Refusal::new(refusal.code, why)))
+        }
+        Outcome::Refused(refusal) if refusal.code == Code::Denied => {
+            let about = denied_effects(parts, desk).await;
+            let why = match about {
+                Some(about) => format!("{}; it is about: {about}", refusal.message),
+                None => refusal.message.clone(),
+            };
             Ok(CallOutcome::Refused(Refusal::new(refusal.code, why)))
         }
         Outcome::Refused(refusal) => Ok(CallOutcome::Refused(refusal.clone())),
@@ -97,6 +109,32 @@ fn suggest_allow_rule(plan: &Plan, record: &Record) -> Option<String> {
         "to allow it, add a rule to your policy file, with these lines: `[[rule]]`, `verdict = \"allow\"`, {}",
         lines.join(", ")
     ))
+}
+
+/// Names the effects that were denied. They are added here, because the record has no words of the call in clear text.
+async fn denied_effects(parts: &GateInner, desk: &mut WorkingRecord) -> Option<String> {
+    let ledger = &*parts.ledger;
+    let draft = desk.record.draft()?;
+    let observed = draft.rehearsal_summary().cloned();
+    let denied = |decision: &PolicyDecision| -> Vec<u32> {
+        let reasons = decision.reasons.iter().filter(|reason| reason.verdict == Verdict::Deny);
+        reasons.flat_map(|reason| reason.effects.iter().copied()).collect()
+    };
+    let predicted = denied(draft.decision()?.as_ref().ok()?);
+    let (places, plan) = match observed {
+        Some(summary) if predicted.is_empty() => {
+            let rehearsal = desk.read_content::<Rehearsal>(ledger, summary.rehearsal).await.ok()?;
+            (denied(&summary.decision?), rehearsal.observed_plan())
+        }
+        _ => (predicted, (*desk.plan(ledger).await.ok()?).clone()),
+    };
+    let mut effects: Vec<String> =
+        places.iter().filter_map(|at| plan.effects.get(*at as usize)).map(Effect::to_string).collect();
+    effects.dedup();
+    let more = effects.len().saturating_sub(DENIED_NAMED_MAX);
+    effects.truncate(DENIED_NAMED_MAX);
+    effects.extend((more > 0).then(|| format!("{more} more")));
+    (!effects.is_empty()).then(|| effects.join(", "))
 }
 
 /// Builds a result without a record.

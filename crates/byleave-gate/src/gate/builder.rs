@@ -14,7 +14,7 @@ use crate::challenge::Challenger;
 use crate::clock::{Clock, SystemClock};
 use crate::event::EventBus;
 use crate::gate::in_flight::InFlight;
-use crate::gate::inner::{DecisionCache, GateInner, SkipCall};
+use crate::gate::inner::{DecisionCache, GateInner, SkipCall, UnattendedCall};
 use crate::gate::scheduler::Scheduler;
 use crate::ledger::Ledger;
 use crate::ledger::memory::MemoryLedger;
@@ -36,6 +36,7 @@ pub struct GateBuilder {
     settings: GateSettings,
     clock: Option<Arc<dyn Clock>>,
     skip_calls: Option<SkipCall>,
+    unattended_calls: Option<UnattendedCall>,
 }
 
 /// The reason why a gate could not be built.
@@ -152,6 +153,14 @@ impl GateBuilder {
         self
     }
 
+    /// Selects calls that no process attends any more. They hold up no other call: at once while they wait for a person, and a minute
+    /// after their last entry once they were answered. They can still be continued, with every check of a claim.
+    #[must_use]
+    pub fn unattended_calls(mut self, unattended: UnattendedCall) -> Self {
+        self.unattended_calls = Some(unattended);
+        self
+    }
+
     /// Builds the gate.
     pub fn build(self) -> Result<Gate, BuildError> {
         self.catalog.register_all(self.tools)?;
@@ -181,6 +190,7 @@ impl GateBuilder {
             decision_cache: DecisionCache::new(self.settings.cached_decisions),
             settings: self.settings,
             skip_calls: self.skip_calls,
+            unattended_calls: self.unattended_calls,
         };
         Ok(Gate { inner: Arc::new(parts) })
     }

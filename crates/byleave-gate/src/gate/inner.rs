@@ -10,7 +10,7 @@ use byleave_core::call::Millis;
 use byleave_core::decision::PolicyDecision;
 use byleave_core::digest::{Digest, RecordKey};
 use byleave_core::entry::CallHeader;
-use byleave_core::id::AttemptId;
+use byleave_core::id::{AttemptId, CallId};
 use byleave_core::policy::Policy;
 use byleave_core::record::Record;
 use lru::LruCache;
@@ -31,6 +31,9 @@ use crate::tool::ToolContext;
 /// A function that returns whether a call is left to other processes.
 pub type SkipCall = Arc<dyn Fn(&CallHeader) -> bool + Send + Sync>;
 
+/// A function that returns whether no process attends a call any more: none waits for its answer, and none runs it.
+pub type UnattendedCall = Arc<dyn Fn(CallId) -> bool + Send + Sync>;
+
 /// The parts of a gate.
 pub(crate) struct GateInner {
     pub(crate) ledger: Arc<dyn Ledger>,
@@ -50,6 +53,8 @@ pub(crate) struct GateInner {
     pub(crate) decision_cache: DecisionCache,
     /// Selects the calls that other processes drive.
     pub(crate) skip_calls: Option<SkipCall>,
+    /// Selects the calls that hold up no others, because nobody attends them.
+    pub(crate) unattended_calls: Option<UnattendedCall>,
 }
 
 impl GateInner {

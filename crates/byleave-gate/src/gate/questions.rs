@@ -90,11 +90,19 @@ pub(crate) async fn open_question(
 
 /// Checks whether the call can run at all, because nobody should be asked about a call that cannot.
 ///
-/// A call that ran on a copy can run. A process without the tool cannot check it.
+/// A call that ran on a copy can run, unless the run showed that it cannot. A process without the tool cannot check it.
 async fn check_can_run(parts: &GateInner, desk: &mut WorkingRecord, kind: QuestionKind) -> StageResult<()> {
-    let ran = desk.record.draft().is_some_and(|draft| draft.rehearsal_summary().is_some());
-    if ran || kind == QuestionKind::Release {
+    if kind == QuestionKind::Release {
         return Ok(());
+    }
+    if let Some(summary) = desk.record.draft().and_then(|draft| draft.rehearsal_summary()).cloned() {
+        let rehearsal: Arc<Rehearsal> =
+            desk.read_content(&*parts.ledger, summary.rehearsal).await.map_err(content_refusal)?;
+        let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
+        return match rehearsal.cannot_work(&plan) {
+            Some(why) => Err(Refusal::new(Code::CannotRun, why)),
+            None => Ok(()),
+        };
     }
     let Ok(entry) = resolve_pinned(parts, desk) else { return Ok(()) };
     let run = run_parts(parts, desk, None).await?.into_rehearsal_context(CancellationToken::new());

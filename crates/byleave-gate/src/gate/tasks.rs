@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use byleave_core::call::Millis;
 use byleave_core::challenge::{ChallengeBy, ChallengeSummary};
 use byleave_core::decision::{PolicyDecision, Verdict};
 use byleave_core::effect::Plan;
 use byleave_core::entry::{ChallengeTerms, Limits, RecordEvent, ResolvedTool, ValidDraft};
+use byleave_core::id::CallId;
 use byleave_core::manifest::{ApprovalRequirement, PermissionClass};
-use byleave_core::pipeline::Task;
+use byleave_core::pipeline::{NextStep, Task, next_step};
 use byleave_core::refusal::{Code, FailureCause, Refusal, StageResult};
 use byleave_core::rehearsal::RehearsalSettings;
 use byleave_core::review::Review;
@@ -21,6 +23,7 @@ use crate::gate::policy_check::{evaluate_policy, needs_approval, predicted_stage
 use crate::gate::task_outcome::{TaskOutcome, content_refusal, fresh_session_context, resolve_pinned};
 use crate::gate::working_record::WorkingRecord;
 use crate::gate::{execute, preflight, questions, rehearse};
+use crate::ledger::LedgerError;
 use crate::plan;
 use crate::plan_bindings;
 use crate::plugin_guard::{PluginFailure, guard};
@@ -164,14 +167,55 @@ async fn check_blocked(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> 
     if fresh_session_context(parts, desk).is_some_and(|seen| !seen.has_pending_calls) {
         return None;
     }
-    match parts.ledger.blocking_call(&heading.tenant, &heading.session, desk.call(), plan).await {
-        Ok(None) => None,
-        Ok(Some(other)) => Some(TaskOutcome::Blocked(other)),
-        Err(fault) => Some(TaskOutcome::Event(RecordEvent::Planned(Err(Refusal::new(
-            Code::NotRecorded,
-            fault.to_string(),
-        ))))),
+    let (tenant, session) = (&heading.tenant, &heading.session);
+    let mut passed_over = Vec::new();
+    loop {
+        let found = parts.ledger.blocking_call_except(tenant, session, desk.call(), plan, &passed_over).await;
+        let blocked = match found {
+            Ok(None) => return None,
+            Ok(Some(other)) if passed_over.contains(&other) => Ok(other),
+            Ok(Some(other)) => match is_passed_over(parts, other).await {
+                Ok(true) => {
+                    passed_over.push(other);
+                    continue;
+                }
+                Ok(false) => Ok(other),
+                Err(fault) => Err(fault),
+            },
+            Err(fault) => Err(fault),
+        };
+        return Some(match blocked {
+            Ok(other) => TaskOutcome::Blocked(other),
+            Err(fault) => {
+                let refusal = Refusal::new(Code::NotRecorded, fault.to_string());
+                TaskOutcome::Event(RecordEvent::Planned(Err(refusal)))
+            }
+        });
     }
+}
+
+/// How long a call that was answered keeps its place before others if no process attends it, by the times on its record.
+const ANSWERED_HOLD_MS: Millis = 60_000;
+
+/// Returns whether a waiting call holds up nothing, because no process attends it. Nothing is written, and the call can still be
+/// continued: its claim checks that everything that was approved is still so.
+async fn is_passed_over(parts: &GateInner, call: CallId) -> Result<bool, LedgerError> {
+    let Some(is_unattended) = &parts.unattended_calls else { return Ok(false) };
+    let Some(loaded) = parts.ledger.load(call).await? else { return Ok(false) };
+    let is_due = match next_step(&loaded.record) {
+        NextStep::Wait(_) => true,
+        // An attempt that is open has a living owner, or is settled by the next process.
+        _ if loaded.record.attempts() > 0 => false,
+        NextStep::Do(_) => {
+            let last = loaded.record.entries().last().map_or(Millis::MAX, |entry| entry.at);
+            last.saturating_add(ANSWERED_HOLD_MS) <= parts.now()
+        }
+        NextStep::Settle(_) => false,
+    };
+    // A call that is driven here is attended, whatever the program knows.
+    let is_driven =
+        || parts.in_flight.find(call).is_some_and(|driving| driving.drive_lock.try_lock().is_err());
+    Ok(is_due && !is_driven() && is_unattended(call))
 }
 
 async fn decide(parts: &GateInner, desk: &mut WorkingRecord) -> StageResult<PolicyDecision> {

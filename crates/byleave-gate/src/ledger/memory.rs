@@ -246,10 +246,21 @@ impl Ledger for MemoryLedger {
         call: CallId,
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        self.blocking_call_except(tenant, session, call, plan, &[])
+    }
+
+    fn blocking_call_except(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+        passed_over: &[CallId],
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let by = self.store().map(|store| {
             let session = store.tenants.get(tenant)?.sessions.get(session)?;
             let holds_up = |(other, effects): &(&CallId, &Vec<Effect>)| {
-                **other != call && invariants::blocks(effects, plan)
+                **other != call && !passed_over.contains(other) && invariants::blocks(effects, plan)
             };
             session.pending_effects.iter().find(holds_up).map(|(other, _)| *other)
         });

@@ -1,6 +1,7 @@
 //! The outcome of a command, as far as it is certain.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::network_bridge::NetworkReport;
@@ -88,6 +89,8 @@ pub struct CommandOutcome {
     pub planted: Vec<PlantedFile>,
     /// Files that were disabled before the run, because earlier killed runs had planted them.
     pub planted_earlier: Vec<PlantedFile>,
+    /// The files beside it that it could not see, because a rule keeps them from it.
+    pub hidden: Vec<PathBuf>,
     /// Its standard output. If both streams were requested as one, this includes its errors.
     pub stdout: CapturedOutput,
     /// Its standard error.

@@ -154,6 +154,7 @@ impl RunningCommand {
             limits_reached: reached,
             planted,
             planted_earlier: self.guard.earlier(),
+            hidden: self.guard.hidden(),
             stdout,
             stderr,
             wall_time: wall,

@@ -88,6 +88,7 @@ pub(super) fn prepare_command(
     };
     let looked = warm.map_or_else(|| Arc::new(Mutex::new(index(files, make))), |warm| warm.index(files));
     let marked = looked.lock().protected_paths()?;
+    let hidden = hidden_beside(files, &marked);
     let marked = with_protected_paths(confinement, &marked);
     let written = files.directly_writable();
     // New files in the original of a copy are not from this command.
@@ -95,12 +96,20 @@ pub(super) fn prepare_command(
         true => looked,
         false => Arc::new(Mutex::new(DirectoryIndex::new_unwatched(written.clone(), marker.cloned()))),
     };
-    let tripwire = Tripwire::from_index(&looked)?.with_earlier(earlier);
+    let tripwire = Tripwire::from_index(&looked)?.with_earlier(earlier).with_hidden(hidden);
     let tripwire = match &files.run_markers_dir {
         Some(directory) if !written.is_empty() => tripwire.with_marker_in(directory)?,
         _ => tripwire,
     };
     Ok((marked, tripwire))
+}
+
+/// Returns the hidden files beneath the scanned directories that contain the working directory.
+fn hidden_beside(files: &FileConfinement, marked: &ProtectedPaths) -> Vec<PathBuf> {
+    let roots = files.path_policy.iter().flat_map(|asked| &asked.roots);
+    let roots: Vec<&PathBuf> = roots.filter(|root| files.cwd.starts_with(root)).collect();
+    let is_beside = |path: &&PathBuf| roots.iter().any(|root| path.starts_with(root));
+    marked.hidden.iter().filter(is_beside).cloned().collect()
 }
 
 /// Adds the marked paths to a confinement.

@@ -266,7 +266,9 @@ impl CommandAnalyzer<'_> {
         } else if text.contains(':') {
             self.add_remote(WordRole::RemoteRead, text);
         } else if text.contains('/') || text.starts_with('.') {
-            self.add_path(WordRole::Read, text);
+            self.add_local_repository(text);
+        } else if let Some(directory) = self.local_remote(text) {
+            self.add_local_repository(&directory);
         } else {
             self.add_unknown(format!("the URL of `{text}` is in the configuration of the repository"));
         }

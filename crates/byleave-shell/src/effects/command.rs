@@ -50,7 +50,12 @@ impl CommandAnalyzer<'_> {
         self.sends |= matches!(program, "pip" | "pip3" | "uv") && self.asks_for_lines_of_a_file();
         let reaches = self.reaches_unknown_host
             || self.result.effects.iter().any(|effect| matches!(effect, Effect::Reach { .. }));
-        if self.sends || self.has_unknown_text && reaches {
+        // What is pushed to a directory of this machine is sent to nobody.
+        let is_local = self.uses_local_repository
+            && !reaches
+            && !self.has_unknown_text
+            && !self.result.effects.iter().any(is_unknown);
+        if (self.sends && !is_local) || self.has_unknown_text && reaches {
             // A text that is not known may be the content of a file.
             self.add_sends();
         }

@@ -46,6 +46,8 @@ pub(super) struct CommandAnalyzer<'a> {
     pub(super) has_unknown_text: bool,
     /// Whether it reaches a host whose name is not known.
     pub(super) reaches_unknown_host: bool,
+    /// Whether the repository at the other end is a directory of this machine.
+    pub(super) uses_local_repository: bool,
     /// Whether the commands that it runs start in other directories, such as those of all packages.
     pub(super) runs_elsewhere: bool,
     /// The suffixes of the files that are made beside each written file.
@@ -74,6 +76,7 @@ impl<'a> CommandAnalyzer<'a> {
             earlier: None,
             has_unknown_text: false,
             reaches_unknown_host: false,
+            uses_local_repository: false,
             runs_elsewhere: false,
             suffixes: Vec::new(),
             canonical_path: Vec::new(),
@@ -235,12 +238,13 @@ impl<'a> CommandAnalyzer<'a> {
         self.analyze_without_unknown(manual, &parsed.operands, skipped, over);
         let here = manual.cwd_role.or_else(|| parsed.options.iter().find_map(|(opt, _)| opt.cwd_role));
         match (files, here) {
-            (0, Some(WordRole::Unknown)) => {
-                self.add_unknown(format!(
+            (0, Some(WordRole::Unknown)) => match self.only_local_remote() {
+                Some(directory) => self.add_local_repository(&directory),
+                None => self.add_unknown(format!(
                     "`{}`: without operands, its configuration decides the target",
                     self.command_path.join(" ")
-                ));
-            }
+                )),
+            },
             (0, Some(role)) => self.apply_role_implicit(role, &Word::literal(".")),
             _ => {}
         }

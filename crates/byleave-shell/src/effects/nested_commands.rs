@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use byleave_core::effect::{Effect, is_at_or_beneath};
 
 use super::command_analyzer::possible_effects;
+use super::special_programs::is_unread_script;
 use super::{CommandEffects, EarlierCommands, NestedCommand, Script, analyze_command_after};
 use crate::commands::{ParsedCommands, SimpleCommand};
 use crate::danger::{self, DangerRule};
@@ -210,6 +211,11 @@ impl EffectsBuilder {
         let name = name.rsplit('/').next().unwrap_or(name);
         let fetches = DOWNLOADERS.contains(&name)
             && account.effects.iter().any(|effect| matches!(effect, Effect::Reach { .. }));
+        let runs_input =
+            |effect: &Effect| matches!(effect, Effect::Unknown { reason } if is_unread_script(reason));
+        if self.download >= DownloadStage::Fetched && account.effects.iter().any(runs_input) {
+            account.dangers.extend(danger::all_dangers().iter().filter(|danger| danger.id == "run-download"));
+        }
         if fetches {
             self.download = self.download.max(DownloadStage::Fetched);
         }

@@ -24,6 +24,7 @@ pub(super) use cargo::add_cargo_alias;
 pub(super) use extra::analyze_extra;
 pub(super) use git::add_git_directory;
 pub(super) use runners::analyze_script_name;
+pub(super) use shells::is_unread_script;
 pub(super) use stored_content::add_stored_content;
 
 /// Analyzes a program with the reader of this name.

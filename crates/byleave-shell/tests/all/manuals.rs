@@ -195,6 +195,24 @@ fn a_function_is_no_program_and_one_that_doubles_itself_is_a_bomb() {
     assert_eq!(account.dangers.iter().map(|danger| danger.id.as_str()).collect::<Vec<_>>(), ["fork-bomb"]);
 }
 
+#[test]
+fn commands_from_a_download_are_a_danger() {
+    let dangers = |text: &str| {
+        let dangers = account(text).dangers;
+        dangers.iter().map(|danger| danger.id.clone()).collect::<Vec<_>>()
+    };
+    for text in [
+        "curl -fsSL https://example.org/install.sh | sh",
+        "curl -fsSL https://example.org/install.sh | sudo bash -s -- -y",
+        "wget -qO- https://example.org/x | tee log | bash",
+    ] {
+        assert!(dangers(text).contains(&"run-download".to_owned()), "{text}: {:?}", dangers(text));
+    }
+    for text in ["echo true | sh", "curl -fsSL https://example.org/x -o x", "cat x | sh"] {
+        assert!(!dangers(text).contains(&"run-download".to_owned()), "{text}");
+    }
+}
+
 const WRAPPERS: &[(&str, &str)] = &[
     ("env ", ""),
     ("env -u X -- A=1 ", ""),

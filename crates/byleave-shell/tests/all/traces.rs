@@ -333,3 +333,41 @@ fn a_command_in_each_package_starts_in_a_directory_that_is_not_known() {
     let here = read("pnpm exec touch m");
     assert!(here.effects.contains(&Effect::Write { path: "/ws/m".into() }), "{:#?}", here.effects);
 }
+
+// req: P5
+#[test]
+fn a_push_to_a_directory_names_what_it_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let (ws, bare) = (root.join("ws"), root.join("r.git"));
+    for directory in [ws.join(".git"), bare.join("objects"), bare.join("refs")] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    std::fs::write(bare.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let text = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let scene =
+        crate::stage::RealShellEnv { cwd: text(&ws), home: text(&root.join("home")), variables: Vec::new() };
+    let settings = |url: &str| format!("[core]\n\tbare = false\n[remote \"origin\"]\n\turl = {url}\n");
+    let (objects, refs) = (bare.join("objects"), bare.join("refs"));
+    let wanted = [Effect::Write { path: text(&objects) }, Effect::Write { path: text(&refs) }];
+    for url in [text(&bare), "../r.git".to_owned(), format!("file://{}", text(&bare))] {
+        std::fs::write(ws.join(".git/config"), settings(&url)).unwrap();
+        for command in ["git push origin main", "git push -u origin HEAD", "git push"] {
+            let effects = analyze(command, &scene).effects;
+            assert!(wanted.iter().all(|effect| effects.contains(effect)), "{url}: {command}: {effects:#?}");
+            let others = |effect: &Effect| matches!(effect, Effect::Unknown { .. } | Effect::Send { .. });
+            assert!(!effects.iter().any(others), "{url}: {command}: {effects:#?}");
+        }
+    }
+    // Whatever else the settings may mean stays unknown.
+    let doubtful =
+        [settings("h.test:r"), settings("/x") + "\tpushurl = /y\n", settings("ext::sh -c x"), String::new()];
+    for text in doubtful {
+        std::fs::write(ws.join(".git/config"), &text).unwrap();
+        let effects = analyze("git push origin main", &scene).effects;
+        assert!(
+            effects.iter().any(|effect| matches!(effect, Effect::Unknown { .. })),
+            "{text}: {effects:#?}"
+        );
+    }
+}

@@ -233,7 +233,10 @@ impl InboxScreen<'_> {
             [sheet] => offered_scopes(sheet),
             _ => Err("you can give a standing approval for one question only".to_owned()),
         };
+        // Of several questions the one that is waited for the shortest counts.
+        let until = sheets.iter().filter_map(|sheet| self.clerk.agent_waits_until(sheet)).min();
         self.inbox.open(sheets, offered, now());
+        self.inbox.set_agent_deadline(until);
         // Keys typed before the question was visible do not answer it. They show whether somebody is typing.
         let ahead = self.tty.read_typed_ahead()?;
         self.inbox.ahead(self.tty.now(), &ahead);

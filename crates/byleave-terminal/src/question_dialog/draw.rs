@@ -214,7 +214,11 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
         }
         several => format!(" Byleave: {} questions, one answer", several.len()),
     };
-    let time = left.map(|left| format!(" {} left ", clock(left))).unwrap_or_default();
+    let time = match left {
+        Some(left) if dialogue.is_agent_waiting => format!(" agent waits {} ", clock(left)),
+        Some(left) => format!(" {} left ", clock(left)),
+        None => String::new(),
+    };
     let style = match left {
         Some(left) if left < Duration::from_secs(30) => palette.bar().patch(palette.grave()),
         _ => Style::new(),

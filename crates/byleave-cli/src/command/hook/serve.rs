@@ -19,7 +19,7 @@ use byleave_hook::{
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::ctrl_c;
 use tokio::sync::Notify;
@@ -148,7 +148,14 @@ impl HookServerState {
         let (read, mut write) = stream.split();
         let mut asking = BufReader::new(read.take(2 * MAX_INPUT_BYTES));
         tokio::time::timeout(LISTENS, asking.read_line(&mut line)).await??;
-        let reply = match self.reply(&line).await {
+        let until =
+            Instant::now() + serde_json::from_str::<HookDeadline>(&line).unwrap_or_default().duration();
+        let reply = tokio::select! {
+            reply = self.reply(&line) => reply,
+            // The hook was killed, so nobody reads an answer. Its mark stays, and the call ends.
+            () = hung_up(&mut asking, until) => return Ok(()),
+        };
+        let reply = match reply {
             Ok(answer) => GateReply { answer: Some(answer), ..elsewhere(None) },
             Err(WrongGateError(why)) => elsewhere(Some(why)),
         };
@@ -211,6 +218,29 @@ impl HookServerState {
         *self.over.lock() = Some(why.clone());
         self.stirred.notify_one();
         WrongGateError(why)
+    }
+}
+
+/// The time limit of a request, before all of it is read.
+#[derive(Default, serde::Deserialize)]
+struct HookDeadline {
+    #[serde(default)]
+    deadline_ms: u64,
+}
+
+impl HookDeadline {
+    fn duration(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms).mul_f32(0.95)
+    }
+}
+
+/// Waits until the hook has closed the connection before its time was up. It sends nothing after its request. A hook that ended because its
+/// time was up has told its agent.
+async fn hung_up(asking: &mut (impl AsyncRead + Unpin), until: Instant) {
+    let mut rest = [0; 64];
+    while asking.read(&mut rest).await.is_ok_and(|count| count > 0) {}
+    if Instant::now() >= until {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -141,8 +141,20 @@ impl Ledger for SqliteLedger {
         call: CallId,
         plan: &Plan,
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
+        self.blocking_call_except(tenant, session, call, plan, &[])
+    }
+
+    fn blocking_call_except(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call: CallId,
+        plan: &Plan,
+        passed_over: &[CallId],
+    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let found = self.store.readers.read("cannot look up waiting calls", |connection| {
-            pending_effects::blocking_call(connection, tenant.as_str(), session.as_str(), call, plan)
+            let place = (tenant.as_str(), session.as_str());
+            pending_effects::blocking_call(connection, place, call, plan, passed_over)
         });
         Box::pin(async move { found })
     }

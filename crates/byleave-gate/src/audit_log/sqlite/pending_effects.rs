@@ -5,7 +5,7 @@
 
 use byleave_core::effect::{Effect, Plan};
 use byleave_core::id::CallId;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Params, params};
 
 use super::row::uuid_from_row;
 use crate::ledger::CallSummary;
@@ -45,23 +45,27 @@ pub(super) fn clear_holds(connection: &Connection, first: i64) -> Result<(), rus
     Ok(())
 }
 
-/// Returns a waiting call of the session that came in before this one and conflicts with the plan.
+/// Returns a waiting call of the session that came in before this one, conflicts with the plan and is not passed over.
 pub(super) fn blocking_call(
     connection: &Connection,
-    tenant: &str,
-    session: &str,
+    (tenant, session): (&str, &str),
     call: CallId,
     plan: &Plan,
+    passed_over: &[CallId],
 ) -> Result<Option<CallId>, rusqlite::Error> {
     // Usually no call waits.
     let any = "SELECT 1 FROM pending_effect WHERE tenant = ?1 AND session = ?2 LIMIT 1";
     if plan.effects.is_empty() || !connection.prepare_cached(any)?.exists([tenant, session])? {
         return Ok(None);
     }
-    let own = "SELECT pos FROM batch WHERE call = ?1 AND seq = 0";
-    let own: Option<i64> =
-        connection.prepare_cached(own)?.query_row([call.as_bytes()], |row| row.get(0)).optional()?;
-    let search = ConflictSearch { connection, tenant, session, before: own.unwrap_or(i64::MAX) };
+    let first = |call: &CallId| {
+        let sql = "SELECT pos FROM batch WHERE call = ?1 AND seq = 0";
+        connection.prepare_cached(sql)?.query_row([call.as_bytes()], |row| row.get(0)).optional()
+    };
+    let before = first(&call)?.unwrap_or(i64::MAX);
+    let passed_over: Result<Vec<Option<i64>>, rusqlite::Error> = passed_over.iter().map(first).collect();
+    let passed_over = passed_over?.into_iter().flatten().collect();
+    let search = ConflictSearch { connection, tenant, session, before, passed_over };
     for effect in &plan.effects {
         if let Some(first) = search.find_conflict(effect)? {
             let sql = "SELECT call FROM batch WHERE pos = ?1";
@@ -78,6 +82,7 @@ struct ConflictSearch<'a> {
     tenant: &'a str,
     session: &'a str,
     before: i64,
+    passed_over: Vec<i64>,
 }
 
 impl ConflictSearch<'_> {
@@ -114,11 +119,21 @@ impl ConflictSearch<'_> {
     }
 
     fn find_any(&self) -> Result<Option<i64>, rusqlite::Error> {
-        let sql = "SELECT call FROM pending_effect WHERE tenant = ?1 AND session = ?2 AND call < ?3 LIMIT 1";
-        self.connection
-            .prepare_cached(sql)?
-            .query_row(params![self.tenant, self.session, self.before], |row| row.get(0))
-            .optional()
+        let sql = "SELECT call FROM pending_effect WHERE tenant = ?1 AND session = ?2 AND call < ?3";
+        self.first_counted(sql, params![self.tenant, self.session, self.before])
+    }
+
+    /// Returns the first call of a query that is not passed over. Rows are read only as far as that.
+    fn first_counted(&self, sql: &str, values: impl Params) -> Result<Option<i64>, rusqlite::Error> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(values)?;
+        while let Some(row) = rows.next()? {
+            let call = row.get(0)?;
+            if !self.passed_over.contains(&call) {
+                return Ok(Some(call));
+            }
+        }
+        Ok(None)
     }
 
     fn find_exact(&self, effect: &Effect, kind: i64, target: &str) -> Result<Option<i64>, rusqlite::Error> {
@@ -126,11 +141,8 @@ impl ConflictSearch<'_> {
             return Ok(None);
         }
         let sql = "SELECT call FROM pending_effect
-             WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target = ?4 AND call < ?5 LIMIT 1";
-        self.connection
-            .prepare_cached(sql)?
-            .query_row(params![self.tenant, self.session, kind, target, self.before], |row| row.get(0))
-            .optional()
+             WHERE tenant = ?1 AND session = ?2 AND kind = ?3 AND target = ?4 AND call < ?5";
+        self.first_counted(sql, params![self.tenant, self.session, kind, target, self.before])
     }
 
     /// Looks up the path itself, everything above it and everything beneath it.
@@ -149,8 +161,9 @@ impl ConflictSearch<'_> {
         let mut rows = statement.query(params![self.tenant, self.session, kind, from, to, self.before])?;
         while let Some(row) = rows.next()? {
             let target: String = row.get(1)?;
-            if effect.conflicts_with(&effect_from_key(kind, &target)) {
-                return row.get(0).map(Some);
+            let call = row.get(0)?;
+            if !self.passed_over.contains(&call) && effect.conflicts_with(&effect_from_key(kind, &target)) {
+                return Ok(Some(call));
             }
         }
         Ok(None)

@@ -145,6 +145,7 @@ impl RunningContainer {
             limits_reached,
             planted,
             planted_earlier: self.guard.earlier(),
+            hidden: self.guard.hidden(),
             stdout,
             stderr,
             wall_time,

@@ -5,6 +5,16 @@ use crate::embedded_languages;
 use crate::manual::{Manual, WordRole};
 use crate::word::Word;
 
+/// The unknown effect of a shell whose commands come from another program.
+const READS_INPUT: &str = "a shell reads commands from its input";
+/// The beginning of the unknown effect of a shell whose text is not known.
+const IS_GIVEN: &str = "a shell is given";
+
+/// Checks whether an unknown effect is that of a shell that runs a text which is not in the command.
+pub(in crate::effects) fn is_unread_script(reason: &str) -> bool {
+    reason == READS_INPUT || reason.starts_with(IS_GIVEN)
+}
+
 /// Reads `sh`, `bash` and the like: `-c TEXT NAME ARGUMENT…`, a script, or the input.
 pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
     let mut at = 0;
@@ -49,7 +59,7 @@ pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
             match text.as_text() {
                 Some(text) => teller.add_nested_text(text.to_owned()),
                 None => {
-                    teller.add_unknown(format!("a shell is given {}", unknown_reason(text)));
+                    teller.add_unknown(format!("{IS_GIVEN} {}", unknown_reason(text)));
                     teller.add_possible_commands(arguments);
                 }
             };
@@ -66,7 +76,7 @@ pub(super) fn shell(teller: &mut CommandAnalyzer<'_>, words: &[Word]) {
         _ if prints => {}
         _ => match teller.command.input.clone() {
             Some(Word::Literal(text)) => teller.add_nested_text(text),
-            _ => teller.add_unknown("a shell reads commands from its input"),
+            _ => teller.add_unknown(READS_INPUT),
         },
     }
 }
