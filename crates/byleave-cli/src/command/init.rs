@@ -17,14 +17,16 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use serde_json::{Value, json};
 
 use self::plan::InitPlan;
+use crate::active_policy::ActivePolicy;
 use crate::agent_configs::{self, ProgramPaths};
 use crate::call_display::table;
 use crate::command::doctor::cannot_run;
+use crate::command::policy::profile::active_profiles;
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::init_journal::{self, InitJournal};
-use crate::resolved_options::ResolvedOptions;
+use crate::resolved_options::{ResolvedOptions, real_path};
 
 #[derive(Debug, Group)]
 pub(crate) struct InitArgs {
@@ -84,7 +86,20 @@ fn set_up(
         apply::apply(&plan, options)?;
     }
     report::print_plan(&plan, is_dry, cannot_run(options).as_ref(), screen);
+    if !is_dry && !screen.json() && asks_about_every_change(options) {
+        screen.hint("the profile `careful` asks about every change; `byleave policy profile everyday` lets those pass that can be undone");
+    }
     Ok(ExitStatus::Completed)
+}
+
+/// Checks whether the policy asks about changes that could be undone. A policy that does not load has other problems first.
+fn asks_about_every_change(options: &ResolvedOptions) -> bool {
+    let state = real_path(&options.state).ok().flatten().unwrap_or_default();
+    let policy = ActivePolicy { options, workspace: &options.cwd, state: &state };
+    policy.load().is_ok_and(|loaded| {
+        let active = active_profiles(&loaded.policy);
+        active.is_empty() || active == ["careful"]
+    })
 }
 
 fn undo(
