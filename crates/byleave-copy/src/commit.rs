@@ -21,6 +21,7 @@ use crate::journal_steps::{self, StepError};
 use crate::json_files::{list_names, write_json_durably};
 use crate::paths;
 use crate::preconditions;
+use crate::staged_indexes;
 use crate::staging::{self, CommitStaging};
 use crate::store::CopyStore;
 
@@ -165,7 +166,9 @@ pub(crate) fn execute(
             return Err(failure_error(store, journal, ground, (journal.path(step), stopped), left)?);
         }
     }
-    mark_done(store, journal, ground)
+    mark_done(store, journal, ground)?;
+    staged_indexes::remember(&at, changes);
+    Ok(())
 }
 
 /// Reverts the first `count` steps in reverse order. Returns the paths where that failed.
@@ -235,7 +238,7 @@ pub(crate) fn remove_leftovers(
 
 /// Removes everything that a completed commit no longer needs in the store.
 pub(crate) fn remove_store_leftovers(store: &CopyStore, id: Uuid) -> Result<(), Error> {
-    const STAYS: [&str; 8] = [
+    const STAYS: [&str; 9] = [
         "lock",
         "copy.json",
         "journal.json",
@@ -244,6 +247,7 @@ pub(crate) fn remove_store_leftovers(store: &CopyStore, id: Uuid) -> Result<(), 
         "before",
         "undone.json",
         staging::TEMP_DIRS_FILE,
+        staged_indexes::NOTE,
     ];
     let at = store.entry_path(id);
     for name in list_names(&at)? {

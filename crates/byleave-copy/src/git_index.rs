@@ -5,9 +5,20 @@
 //! names are in one buffer of limited length, and a directory is found by the names below it.
 
 use std::io::{BufRead, Read};
+use std::ops::RangeInclusive;
+
+use byleave_core::digest::Digest;
 
 /// The length of an entry before its name, with hashes of 20 bytes. Its last two bytes are flags.
 const FIXED_ENTRY_LEN: usize = 62;
+/// The length of an entry before its name, with the second word of flags.
+const ENTRY_FIELDS_LEN: usize = FIXED_ENTRY_LEN + 2;
+/// The place of the mode in an entry.
+const MODE_FIELD: RangeInclusive<usize> = 24..=27;
+/// The place of the object and of the flags in an entry.
+const OBJECT_AND_FLAGS_FIELDS: RangeInclusive<usize> = 40..=ENTRY_FIELDS_LEN - 1;
+/// The length of the checksum at the end of an index.
+const CHECKSUM_LEN: usize = 20;
 /// The longest path that Linux opens.
 const NAME_BYTES_MAX: u64 = 4_096;
 
@@ -31,9 +42,9 @@ impl GitIndexNames {
         let [b'D', b'I', b'R', b'C', 0, 0, 0, version @ 2..=4, count @ ..] = header else { return None };
         // Allocated once, so that it is never moved. Pages that are not written use no memory.
         let mut names = Self { text: Vec::with_capacity(bytes_max), ends: Vec::new(), hidden: Vec::new() };
-        let mut name = Vec::new();
+        let (mut name, mut fields) = (Vec::new(), [0; ENTRY_FIELDS_LEN]);
         for _ in 0..u32::from_be_bytes(count) {
-            if read_name(&mut index, version, &mut name)? {
+            if read_entry(&mut index, version, &mut name, &mut fields)? {
                 names.hidden.push(u32::try_from(names.ends.len()).ok()?);
             }
             if name.len() > bytes_max.saturating_sub(names.text.len()) {
@@ -92,19 +103,53 @@ const EXTENDED: u8 = 0x40;
 /// The flag of an entry that need not be in the working tree, in the first byte of its second word of flags.
 const SKIP_WORKTREE: u8 = 0x40;
 
-/// Reads one entry and sets `name` to its name. In version 4 the name shares a prefix with the previous one. Returns whether Git does not
-/// show its changes.
-fn read_name(index: &mut impl BufRead, version: u8, name: &mut Vec<u8>) -> Option<bool> {
-    let mut fixed = [0; FIXED_ENTRY_LEN];
-    index.read_exact(&mut fixed).ok()?;
-    let [.., flags, _] = fixed;
+/// Returns a digest of what an index stages: names, modes, objects and flags. It does not depend on the times and numbers of the files, which
+/// Git refreshes when it only looks. Returns `None` for an index that is not understood in full.
+pub(crate) fn staged_digest(index: &[u8]) -> Option<Digest> {
+    let (mut rest, _checksum) = index.split_at_checked(index.len().checked_sub(CHECKSUM_LEN)?)?;
+    let mut header = [0; 12];
+    rest.read_exact(&mut header).ok()?;
+    let [b'D', b'I', b'R', b'C', 0, 0, 0, version @ 2..=4, count @ ..] = header else { return None };
+    let (mut name, mut fields) = (Vec::new(), [0; ENTRY_FIELDS_LEN]);
+    let mut staged = Vec::new();
+    for _ in 0..u32::from_be_bytes(count) {
+        read_entry(&mut rest, version, &mut name, &mut fields)?;
+        staged.extend_from_slice(fields.get(MODE_FIELD)?);
+        staged.extend_from_slice(fields.get(OBJECT_AND_FLAGS_FIELDS)?);
+        staged.extend_from_slice(&name);
+        staged.push(0);
+    }
+    while !rest.is_empty() {
+        let mut head = [0; 8];
+        rest.read_exact(&mut head).ok()?;
+        let [kind, _, _, _, length @ ..] = head;
+        // Git must understand an extension whose name begins in lower case: it can hold entries.
+        if kind.is_ascii_lowercase() {
+            return None;
+        }
+        rest = rest.get(usize::try_from(u32::from_be_bytes(length)).ok()?..)?;
+    }
+    Some(Digest::compute(&staged))
+}
+
+/// Reads one entry: its name, and its fields with the second word of flags. In version 4 the name shares a prefix with the previous one.
+/// Returns whether Git does not show its changes.
+fn read_entry(
+    index: &mut impl BufRead,
+    version: u8,
+    name: &mut Vec<u8>,
+    fields: &mut [u8; ENTRY_FIELDS_LEN],
+) -> Option<bool> {
+    let (fixed, more) = fields.split_at_mut_checked(FIXED_ENTRY_LEN)?;
+    index.read_exact(fixed).ok()?;
+    let [.., flags, _] = fixed else { return None };
     let mut length = FIXED_ENTRY_LEN;
-    let mut is_hidden = flags & ASSUME_VALID != 0;
-    if version >= 3 && flags & EXTENDED != 0 {
-        let mut more = [0; 2];
-        index.read_exact(&mut more).ok()?;
-        let [first, _] = more;
-        is_hidden |= first & SKIP_WORKTREE != 0;
+    let mut is_hidden = *flags & ASSUME_VALID != 0;
+    more.fill(0);
+    if version >= 3 && *flags & EXTENDED != 0 {
+        index.read_exact(more).ok()?;
+        let [first, _] = more else { return None };
+        is_hidden |= *first & SKIP_WORKTREE != 0;
         length += 2;
     }
     let kept = if version == 4 { name.len().checked_sub(read_number(index)?)? } else { 0 };
@@ -174,6 +219,36 @@ mod tests {
         }
         assert!(!read(&index(&[])).unwrap().contains("a"));
         assert!(read(b"").is_none() && read(&header(5, 0)).is_none() && read(&header(2, 1)).is_none());
+    }
+
+    // req: E9
+    #[test]
+    fn what_an_index_stages_does_not_depend_on_times() {
+        let sealed = |index: Vec<u8>| [index, vec![0; CHECKSUM_LEN]].concat();
+        let names = ["a".to_owned(), "b/c".to_owned()];
+        let plain = sealed(index(&names));
+        let staged = staged_digest(&plain);
+        assert!(staged.is_some());
+        let with = |place: usize| {
+            let mut other = plain.clone();
+            other[12 + place] = 7;
+            staged_digest(&other)
+        };
+        // Times, numbers and sizes; then the mode, the object and the flags.
+        for place in (0..24).chain(28..40) {
+            assert_eq!(with(place), staged, "{place}");
+        }
+        for place in (24..28).chain(40..61) {
+            assert_ne!(with(place), staged, "{place}");
+        }
+        assert_ne!(staged_digest(&sealed(index(&names[..1]))), staged);
+        let extended = |kind: &[u8; 4]| {
+            sealed([index(&names), kind.to_vec(), 2_u32.to_be_bytes().to_vec(), vec![1, 2]].concat())
+        };
+        assert_eq!(staged_digest(&extended(b"TREE")), staged);
+        assert_eq!(staged_digest(&extended(b"link")), None, "entries may be elsewhere");
+        assert_eq!(staged_digest(&plain[..plain.len() - 1]), None);
+        assert_eq!(staged_digest(b""), None);
     }
 
     // req: E9

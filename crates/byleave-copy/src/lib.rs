@@ -56,6 +56,7 @@ mod preconditions;
 pub mod recover;
 mod rename_detection;
 pub mod scratch;
+mod staged_indexes;
 mod staging;
 pub mod store;
 mod tree_copy;

@@ -22,6 +22,7 @@ use crate::file_digest::FileReader;
 use crate::journal::{Journal, JournalStep, StepAction, StepContext, StorageSlot};
 use crate::paths::{self, ancestors};
 use crate::preconditions;
+use crate::staged_indexes;
 use crate::staging::CommitStaging;
 use crate::store::{CopyState, CopyStore};
 
@@ -119,6 +120,7 @@ impl CopyStore {
         let disk = DirHandle::open(Path::new("/")).context("open", "/")?;
         let mut reader = FileReader::new();
         let images = ended.images();
+        let staged = staged_indexes::of_commit(&self.entry_path(ended.journal.id))?;
         let changes = &ended.changes.list;
         let left: HashSet<&str> = changes
             .iter()
@@ -134,7 +136,10 @@ impl CopyStore {
         for change in changes {
             let inside = change.path.trim_start_matches('/');
             let made = change.before.is_none() && is_directory(change.after.as_ref());
-            let why = if !preconditions::is_unchanged_since(&disk, change, ended.done.at_ns, &mut reader)? {
+            let is_unchanged =
+                preconditions::is_unchanged_since(&disk, change, ended.done.at_ns, &mut reader)?
+                    || staged.is_unchanged(change);
+            let why = if !is_unchanged {
                 "the file was changed since then"
             } else if made
                 && preconditions::has_unlisted(&disk, inside, &left).context("list", &change.path)?

@@ -24,9 +24,11 @@ use serde_json::{Value, json};
 use self::personal_setup::PersonalSetup;
 use self::plan::InitPlan;
 use self::trust::HookTrust;
+use crate::active_policy::ActivePolicy;
 use crate::agent_configs::{self, ProgramPaths};
 use crate::call_display::table;
 use crate::command::doctor::cannot_run;
+use crate::command::policy::profile::active_profiles;
 use crate::console::{Console, one_line};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -114,7 +116,20 @@ fn set_up(
         options = options.in_directory(options.cwd.clone())?;
     }
     report::print_plan(&plan, is_dry, &trust, cannot_run(&options).as_ref(), screen);
+    if !is_dry && !screen.json() && asks_about_every_change(&options) {
+        screen.hint("the profile `careful` asks about every change; `byleave policy profile everyday` lets those pass that can be undone");
+    }
     Ok(ExitStatus::Completed)
+}
+
+/// Checks whether the policy asks about changes that could be undone. A policy that does not load has other problems first.
+fn asks_about_every_change(options: &ResolvedOptions) -> bool {
+    let state = real_path(&options.state).ok().flatten().unwrap_or_default();
+    let policy = ActivePolicy { options, workspace: &options.cwd, state: &state };
+    policy.load().is_ok_and(|loaded| {
+        let active = active_profiles(&loaded.policy);
+        active.is_empty() || active == ["careful"]
+    })
 }
 
 fn undo(

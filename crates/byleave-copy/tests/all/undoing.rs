@@ -190,3 +190,34 @@ fn a_workspace_comes_back_byte_for_byte_and_goes_again() {
     }
     assert_eq!(differences(&after, &tree(&place.root)), [""; 0]);
 }
+
+// req: E6
+#[test]
+fn an_index_that_git_has_only_refreshed_is_no_conflict() {
+    const COMMIT: &str = "echo more >> a; git add -A; git commit -qm second";
+    for (since, is_conflict) in
+        [("touch -d '2001-01-01' a b; git status -s", false), ("echo staged > new; git add new", true)]
+    {
+        let place = CopyFixture::new();
+        place.directly(
+            "git init -q . && git config user.email a@b && git config user.name n; git config gc.auto 0",
+        );
+        place.directly("echo one > a; echo two > b; git add -A; git commit -qm first");
+        let (id, _) = place.commit(COMMIT);
+        let left = fs::read(place.path(".git/index")).unwrap();
+        place.directly(since);
+        assert_ne!(fs::read(place.path(".git/index")).unwrap(), left, "{since}: Git wrote nothing");
+        // The times of a file that the commit did not change are no matter of it.
+        let result = place.store.undo(id, Uuid::new_v4(), OnConflict::Refuse);
+        match is_conflict {
+            false => {
+                result.unwrap_or_else(|fault| panic!("{since}: {fault}"));
+                assert_eq!(fs::read_to_string(place.path("a")).unwrap(), "one\n");
+            }
+            true => {
+                let Err(Error::Conflicts(conflicts)) = result else { panic!("{since}: {result:?}") };
+                assert!(conflicts.iter().any(|conflict| conflict.path.ends_with("/.git/index")));
+            }
+        }
+    }
+}

@@ -148,7 +148,9 @@ impl Rule {
 
     /// Creates the rule that stands in for a missing rule about undoable work.
     pub fn for_undoable_work(layer: Layer, verdict: Verdict) -> Self {
-        let reason = "the changes are inside the workspace and can be undone".to_owned();
+        let reason =
+            "it runs on a copy; changes inside the workspace can be undone, and others are asked about"
+                .to_owned();
         Self { undoable: true, reason, ..Self::new(UNDOABLE, layer, verdict, Vec::new()) }
     }
 

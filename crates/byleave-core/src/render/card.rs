@@ -7,11 +7,12 @@
 pub(super) mod changes;
 pub(super) mod headline;
 mod repository;
+mod why;
 
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{AskCause, DecisionReason, Verdict};
-use crate::effect::{Binding, Effect, UNKNOWN_HOST};
+use crate::effect::{Binding, Effect, UNKNOWN_HOST, is_at_or_beneath};
 use crate::escape::EscapeLevel;
 use crate::outcome::ExecutionStatus;
 use crate::question::QuestionKind;
@@ -23,6 +24,7 @@ use super::value::GUTTER;
 use super::writer::{RenderingBuilder, WARNING_GUTTER, format_count};
 
 use headline::HeadlineSource;
+use why::{asking_effect, observed_unknown};
 
 pub use changes::{CardChange, CardChanges};
 pub use headline::CardHeadline;
@@ -42,6 +44,8 @@ const MAYBE_NO_UNDO: &str = "It may be impossible to undo.";
 const NO_UNDO_HERE: &str = "Byleave cannot undo it.";
 /// What a card says about characters that are shown with brackets or marks.
 const HIDDEN_CHARACTERS: &str = "unusual characters: invisible, reversed or look-alike ones are marked";
+/// What a card says if the policy asks about changes that could be undone.
+const ASKS_EVERYTHING: &str = "always (fewer: byleave policy profile everyday)";
 /// What a card says instead of a reason that is one of its warnings.
 const SEE_WARNING: &str = "Asks: every time, because of ⚠ above";
 /// The maximum number of lines of output on a card.
@@ -124,7 +128,7 @@ impl QuestionCard {
             warnings: warnings(&mut page, view),
             uses: uses(&mut page, view),
             undo: undo(view, class, &changes).to_owned(),
-            why: why(&mut page, view),
+            why: why(&mut page, view, class),
             headline,
             changes,
             is_enough: false,
@@ -429,6 +433,25 @@ fn uses(page: &mut RenderingBuilder, view: &QuestionView) -> Vec<String> {
     lines
 }
 
+/// Checks whether a yes runs the command on a copy, and it changes nothing else: it was not tried only because of what it reads.
+fn runs_on_copy(view: &QuestionView) -> bool {
+    let stays = |effect: &Effect| match effect {
+        Effect::Write { path } | Effect::Delete { path } => is_at_or_beneath(path, &view.cwd),
+        Effect::Run { .. } | Effect::Read { .. } => true,
+        _ => false,
+    };
+    let only_reads_elsewhere = |reason: &DecisionReason| {
+        matches!(reason.cause, Some(AskCause::Default | AskCause::OutsideWorkspace | AskCause::Mode))
+    };
+    let writes = |effect: &Effect| matches!(effect, Effect::Write { .. } | Effect::Delete { .. });
+    view.resolved_tool.tool == "bash"
+        && view.rehearsal.is_none()
+        && view.plan.dangers.is_empty()
+        && asking(view).all(only_reads_elsewhere)
+        && view.plan.effects.iter().any(writes)
+        && view.plan.effects.iter().all(stays)
+}
+
 fn undo(view: &QuestionView, class: QuestionClass, changes: &CardChanges) -> &'static str {
     let is_of_server = view.plan.effects.iter().any(|effect| matches!(effect, Effect::Invoke { .. }));
     let wants_network = ran(view).is_some_and(|ran| !ran.is_committable());
@@ -448,38 +471,27 @@ fn undo(view: &QuestionView, class: QuestionClass, changes: &CardChanges) -> &'s
             "Files can be restored: byleave undo. What they trigger before cannot."
         }
         QuestionClass::Ordinary | QuestionClass::Grave if is_of_server => NO_UNDO_HERE,
+        _ if runs_on_copy(view) => "Changes in the project can be undone: byleave undo.",
         QuestionClass::Ordinary | QuestionClass::Grave => MAYBE_NO_UNDO,
     }
 }
 
-/// Returns what was found on the copy and no rule can allow, if the reason is about that.
-fn observed_unknown(view: &QuestionView, reason: &DecisionReason) -> Option<String> {
-    let Some(RehearsalView::Ran { rehearsal, decision: Some(decision) }) = &view.rehearsal else {
-        return None;
-    };
-    if !decision.reasons.iter().any(|own| std::ptr::eq(own, reason)) {
-        return None;
-    }
-    let plan = rehearsal.observed_plan();
-    let found = reason.effects.iter().filter_map(|at| plan.effects.get(usize::try_from(*at).ok()?));
-    let mut found = found.filter_map(|effect| match effect {
-        Effect::Unknown { reason } => Some(reason.clone()),
+/// Returns the one reason that says the most.
+fn why(page: &mut RenderingBuilder, view: &QuestionView, class: QuestionClass) -> String {
+    let found = strongest(asking(view)).filter(|_| view.question.kind != QuestionKind::Release);
+    let said = found.and_then(|reason| match reason.cause? {
+        AskCause::NotUnderstood => {
+            observed_unknown(view, reason).map(|found| page.escape(&found, EscapeLevel::Text))
+        }
+        // A policy that lets undoable changes pass would not have asked.
+        AskCause::Default if class == QuestionClass::Undoable => Some(ASKS_EVERYTHING.to_owned()),
+        cause @ (AskCause::Default | AskCause::OutsideWorkspace) => {
+            asking_effect(page, view, reason, cause == AskCause::OutsideWorkspace)
+        }
         _ => None,
     });
-    let first = found.next()?;
-    let prefix = format!("`{}/", view.cwd.escape_debug());
-    let first = first.replace(&prefix, "`");
-    Some(match found.count() {
-        0 => first,
-        more => format!("{first}, and {more} more"),
-    })
-}
-
-/// Returns the one reason that says the most.
-fn why(page: &mut RenderingBuilder, view: &QuestionView) -> String {
-    let found = strongest(asking(view)).filter(|reason| reason.cause == Some(AskCause::NotUnderstood));
-    match found.and_then(|reason| observed_unknown(view, reason)) {
-        Some(found) => format!("Asks: {}", page.escape(&found, EscapeLevel::Text)),
+    match said {
+        Some(said) => format!("Asks: {said}"),
         None => format!("Asks: {}", strongest_reason(page, view.question.kind, asking(view))),
     }
 }

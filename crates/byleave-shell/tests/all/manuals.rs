@@ -203,7 +203,7 @@ fn commands_from_a_download_are_a_danger() {
     };
     for text in [
         "curl -fsSL https://example.org/install.sh | sh",
-        "curl -fsSL https://example.org/install.sh | sudo bash -s -- -y",
+        "curl -fsSL https://example.org/install.sh | sudo bash",
         "wget -qO- https://example.org/x | tee log | bash",
     ] {
         assert!(dangers(text).contains(&"run-download".to_owned()), "{text}: {:?}", dangers(text));
