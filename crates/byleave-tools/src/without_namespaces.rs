@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use byleave_gate::core::effect::{Effect, Plan};
+use byleave_gate::core::host::LOCALHOST;
 use byleave_sandbox::confinement::{Confinement, Network};
 use byleave_sandbox::guarantee::Guarantee;
 
@@ -61,6 +62,10 @@ pub(crate) fn adapt(
     if confinement.network == Network::Proxied && (access == NetworkAccess::Blocked || !may_have_network) {
         confinement.network = Network::Off;
     }
+    // A server of the command listens on the machine itself.
+    let reached = plan.effects.iter().filter_map(Effect::host);
+    let local = reached.filter(|(host, port)| *host == LOCALHOST && *port >= 1024);
+    confinement.ports.granted.extend(local.map(|(_, port)| port));
 }
 
 #[cfg(test)]

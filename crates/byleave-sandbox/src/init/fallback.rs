@@ -19,6 +19,8 @@ const PR_SET_CHILD_SUBREAPER: usize = 36;
 /// A Landlock scope: signals reach only processes in the same domain or in one within it.
 const SCOPE_SIGNAL: u64 = 2;
 const ATTR_BYTES: usize = 24;
+/// The Landlock right to link and to rename files between directories.
+const REFER: u64 = 1 << 13;
 
 /// Runs as the first process of a sandbox that another program built.
 pub(super) fn run_inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
@@ -69,7 +71,9 @@ fn stand_apart(mut plan: PlanReader<'_>) -> Result<bool, InitError> {
         return Ok(false);
     }
     let fault = at(InitProcessStep::Landlock);
-    let ruleset = syscalls::landlock_ruleset(&[0, 0, scoped], ATTR_BYTES).map_err(&fault)?;
+    // Every domain refuses to move files between directories, unless it allows that.
+    let ruleset = syscalls::landlock_ruleset(&[REFER, 0, scoped], ATTR_BYTES).map_err(&fault)?;
+    syscalls::landlock_rule(ruleset, c"/", REFER).map_err(&fault)?;
     syscalls::landlock_enter(ruleset).map_err(&fault)?;
     Ok(true)
 }

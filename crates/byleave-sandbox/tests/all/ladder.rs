@@ -276,14 +276,14 @@ fn without_namespaces_a_command_works_at_the_path_of_its_copy() {
     let folder = folder.path().canonicalize().unwrap();
     let confinement = copied(&folder);
     let script = format!(
-        "pwd; cat {0}/w/a; cat {0}/w/.env ../.env; echo b >../b; echo b >{0}/w/b; rm {0}/w/a; echo x >~/x && echo home",
+        "pwd; cat {0}/w/a; cat {0}/w/.env ../.env; echo b >../b; echo b >{0}/w/b; rm {0}/w/a; echo x >~/x && echo home; ln ../b linked && mv linked ../moved && python3 -c 'import os; os.rename(\"../moved\", \"renamed\"); print(\"renamed\")'",
         folder.display()
     );
     let outcome = backend::start_on(Backend::Landlock, &confinement, &bash(&script), RunAs::Caller);
     let outcome = outcome.unwrap().finish().unwrap();
     let tree = folder.join("store/tree");
     let expected = format!("{}\na", tree.join("sub").display());
-    assert_eq!(text(&outcome.stdout), format!("{expected}home\n"), "{outcome:?}");
+    assert_eq!(text(&outcome.stdout), format!("{expected}home\nrenamed\n"), "{outcome:?}");
     assert!(tree.join("b").exists() && !folder.join("w/b").exists() && folder.join("w/a").exists());
     // What the copy must not have does not run, whoever made the copy.
     fs::write(tree.join(".env"), "secret").unwrap();

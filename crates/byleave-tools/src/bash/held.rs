@@ -10,6 +10,7 @@ use std::time::Instant;
 use byleave_gate::core::outcome::ExecutionStatus;
 use byleave_gate::core::rehearsal::Rehearsal;
 use byleave_gate::tool::{RehearseError, RunContext};
+use byleave_sandbox::confinement::Network;
 use byleave_sandbox::from_plan::CallHostPolicy;
 use byleave_sandbox::launch::RunningCommand;
 use byleave_shell::services;
@@ -92,7 +93,11 @@ impl Bash {
         let time = arguments.requested_timeout().unwrap_or(HELD_MAX);
         (confinement.limits.wall_time, confinement.limits.cpu_time) =
             (time, confinement.limits.cpu_time.max(time));
-        let access = prepare_network(&mut confinement);
+        // Without a network namespace, a job that was granted no host and no port has no sockets.
+        let access = match confinement.network {
+            Network::Off if workplace.has_no_namespaces() => NetworkAccess::Blocked,
+            _ => prepare_network(&mut confinement),
+        };
         let is_build = services::is_build(&arguments.command);
         let ready = if is_build {
             workplace.create_copy(run, &mut confinement, NetworkAccess::Granted, None)
