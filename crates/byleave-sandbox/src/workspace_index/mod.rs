@@ -234,8 +234,8 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                 Ok(_) => {}
                 Err(error) => return Err(IndexError::Unreadable { path: root, error }),
             }
-            let context =
-                DirectoryContext { is_hidden: false, is_protected: false, within: EnclosingTree::Ordinary };
+            let within = EnclosingTree::of_root(&root);
+            let context = DirectoryContext { is_hidden: false, is_protected: false, within };
             self.read_beneath(root.clone(), context)?;
             if let Some((_, kind)) = self.unreadable.get(&root) {
                 return Err(IndexError::Unreadable { path: root, error: (*kind).into() });

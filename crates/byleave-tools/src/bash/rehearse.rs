@@ -196,6 +196,7 @@ impl Bash {
             self.remember_service(text, port, run);
             return Err(service_watch::describe(port));
         }
+        ready.unmark()?;
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {
