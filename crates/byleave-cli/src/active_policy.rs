@@ -8,6 +8,7 @@ use std::path::Path;
 use byleave_gate::core::policy::{Layer, LoadedRules, PathVariables, Policy, Rule};
 use byleave_gate::policy_files::{self, LoadedPolicy, PolicyFile, PolicyLoadError};
 use byleave_gate::rule_examples::WorkspaceExampleChecker;
+use byleave_tools::OuterRepository;
 
 use crate::resolved_options::ResolvedOptions;
 
@@ -56,6 +57,10 @@ impl<'a> ActivePolicy<'a> {
     /// Loads the policy of all files.
     pub(crate) fn load(&self) -> Result<LoadedPolicy, PolicyLoadError> {
         let places = self.places();
-        policy_files::load(&self.files(), &places, &WorkspaceExampleChecker { places: &places })
+        let loaded =
+            policy_files::load(&self.files(), &places, &WorkspaceExampleChecker { places: &places })?;
+        let repository = OuterRepository::find(Path::new(self.workspace), places.home.map(Path::new));
+        let repository = repository.as_ref().and_then(|found| found.directory.to_str());
+        Ok(LoadedPolicy { policy: loaded.policy.with_repository(repository), ..loaded })
     }
 }

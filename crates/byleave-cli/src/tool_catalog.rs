@@ -14,7 +14,7 @@ use byleave_gate::ledger::memory::MemoryLedger;
 use byleave_gate::tool::{RunContext, Tool};
 use byleave_gate::typed_tool::TypedTool;
 use byleave_sandbox::probe::check_container_wall;
-use byleave_tools::{BuiltinToolOptions, CommandHost, ContainerTrust, ExecutionEnv, Jobs};
+use byleave_tools::{BuiltinToolOptions, CommandHost, ContainerTrust, ExecutionEnv, Jobs, OuterRepository};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +46,7 @@ pub(crate) fn workplace(options: &ResolvedOptions, workspace: &str) -> Execution
     let state = options.state.canonicalize().unwrap_or_else(|_| options.state.clone());
     let mut workplace = ExecutionEnv::new(state.join("copies"), PathBuf::from(workspace));
     workplace.home = options.home.as_ref().map(PathBuf::from);
+    workplace.repository = OuterRepository::find(&workplace.workspace, workplace.home.as_deref());
     workplace.run_markers_dir = Some(unfinished(&state));
     workplace.jobs_dir = Some(jobs_dir(&state));
     workplace.private_paths = vec![options.root_state_dir().canonicalize().unwrap_or(state)];

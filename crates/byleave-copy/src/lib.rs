@@ -16,6 +16,7 @@
 //! | `rename_detection`, `diff`, `caveats` | folds renames; text diffs; ways in which a copy differs from a direct run |
 //! | `git_status`, `git_index`, [`patterns`] | the Git status of a path; Git's index; Git's ignore patterns, within limits |
 //! | `preconditions`, `commit_plan`, `staging` | checks before a commit; its steps; prepares the files to move |
+//! | [`outer_entries`] | the entries of Git's index outside of the directory that a command works in |
 //! | `journal`, `journal_steps`, `fsync` | the journal of a commit; steps that can be repeated and reverted; durability |
 //! | [`commit`], [`recover`], [`undo`] | commits; finishes or reverts an interrupted commit; undoes a commit |
 //! | `before_images` | the files as they were before a commit |
@@ -50,6 +51,7 @@ mod journal;
 mod journal_steps;
 mod json_files;
 mod layers;
+pub mod outer_entries;
 mod paths;
 pub mod patterns;
 mod preconditions;

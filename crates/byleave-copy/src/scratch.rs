@@ -307,6 +307,10 @@ pub struct TreeSurvey {
 pub fn survey(root: &Path, scratch: &[ScratchName]) -> Result<TreeSurvey, Error> {
     let mut other_owner = has_other_owner(root)?.then(|| root.to_owned());
     let mut found = Vec::new();
+    // Nothing in a repository is scratch, whatever its name is.
+    if root.iter().any(|name| name == ".git") {
+        return Ok(TreeSurvey { scratch: found, other_owner });
+    }
     let mut looked_at = 0;
     let mut ahead = vec![(String::new(), 0)];
     while let Some((inside, depth)) = ahead.pop() {

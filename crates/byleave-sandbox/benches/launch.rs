@@ -202,6 +202,7 @@ impl BenchFixture {
         let plan = Plan { effects: vec![run], ..Plan::default() };
         let cwd = workspace.clone();
         let place = from_plan::RunEnvironment {
+            repository: None,
             workspace,
             cwd,
             home: Some(home.to_path_buf()),

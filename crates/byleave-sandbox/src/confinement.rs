@@ -50,6 +50,9 @@ pub struct FileConfinement {
     pub home_readable: Vec<PathBuf>,
     /// The paths outside the home directory that can be read.
     pub readable: ReadScope,
+    /// Directories above readable paths whose entries can be listed. Backends that mount files show nothing else of them than those paths;
+    /// others do not use this.
+    pub listed: Vec<PathBuf>,
     /// Paths that can be written, with everything beneath them. The workspace is the first.
     pub writable: Vec<PathBuf>,
     /// Files and directories that do not exist inside: secrets, sockets, the state directory.

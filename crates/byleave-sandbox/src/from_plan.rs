@@ -65,6 +65,8 @@ pub struct RunEnvironment {
     pub private_paths: Vec<PathBuf>,
     /// The directory for notes about unfinished runs, inside `ours`. See [`FileConfinement::run_markers_dir`].
     pub run_markers_dir: Option<PathBuf>,
+    /// The repository of the workspace, if it lies outside of it.
+    pub repository: Option<OuterRepositoryPaths>,
     /// The environment of this process. Only the usual variables are passed on.
     pub environment: BTreeMap<String, String>,
     /// Whether nothing may be changed, because the call was made in the mode `read-only`.
@@ -73,6 +75,17 @@ pub struct RunEnvironment {
     pub is_rehearsal: bool,
     /// Whether the command runs on copies, so that its changes are judged before they are final. See [`build_confinement`].
     pub on_copy: bool,
+}
+
+/// The paths of a repository that lies outside of the workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OuterRepositoryPaths {
+    /// Its own directory, which can be written where the workspace can.
+    pub directory: PathBuf,
+    /// Files above the workspace that Git reads.
+    pub files: Vec<PathBuf>,
+    /// Directories above the workspace whose entries Git lists. See [`FileConfinement::listed`].
+    pub listed: Vec<PathBuf>,
 }
 
 /// The error for granted effects that cannot be made possible on their own.
@@ -253,13 +266,22 @@ fn reading(
         system_paths::is_scratch(path) || place.home.as_ref().is_some_and(|home| path.starts_with(home))
     };
     // This includes the workspace, which need not be writable.
-    let shown = std::iter::once(&place.workspace).chain(&more);
-    files.home_readable.extend(shown.filter(beneath_empty).cloned());
-    let mut readable = vec![place.workspace.clone()];
-    readable.extend(more.iter().cloned());
+    let shown = || std::iter::once(&place.workspace).chain(repository_paths(place)).chain(&more);
+    files.home_readable.extend(shown().filter(beneath_empty).cloned());
+    let readable = shown().cloned().collect();
+    files.listed.extend(place.repository.iter().flat_map(|repository| repository.listed.clone()));
     files.readable = ReadScope::Only(readable);
     let directories = more.into_iter().filter(|path| path.is_dir());
-    std::iter::once(place.workspace.clone()).chain(directories).collect()
+    let repository = place.repository.iter().map(|repository| repository.directory.clone());
+    std::iter::once(place.workspace.clone()).chain(repository).chain(directories).collect()
+}
+
+/// Returns the readable paths of a repository outside of the workspace.
+fn repository_paths(place: &RunEnvironment) -> impl Iterator<Item = &PathBuf> {
+    place
+        .repository
+        .iter()
+        .flat_map(|repository| std::iter::once(&repository.directory).chain(&repository.files))
 }
 
 /// Hides every directory in which nothing can be read, because a socket in it could still be connected to.
@@ -310,13 +332,19 @@ fn writing(
     }
     let workspace = &place.workspace;
     let inside = granted.all_changed().any(|path| path.starts_with(workspace));
-    let denied = policy.may_deny(&Effect::Write { path: path_policy::sample_new_path(workspace) });
+    let may_change =
+        |path: &Path| !policy.may_deny(&Effect::Write { path: path_policy::sample_new_path(path) });
+    let denied = !may_change(workspace);
+    let repository = place.repository.as_ref().map(|repository| &repository.directory);
+    let repository = repository.filter(|directory| !denied && may_change(directory));
     if (granted.runs || inside) && !denied {
         files.writable.push(workspace.clone());
+        files.writable.extend(repository.cloned());
     }
     let mut wide = BTreeSet::new();
     for path in granted.all_changed() {
-        let inside = path.starts_with(workspace) && !denied;
+        let in_repository = || repository.is_some_and(|directory| path.starts_with(directory));
+        let inside = path.starts_with(workspace) && !denied || in_repository();
         // The sandbox provides its own temporary directories.
         if inside || system_paths::is_scratch(path) || system_paths::is_kernel(path) {
             continue;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use byleave_copy::outer_entries::OuterEntries;
 use byleave_copy::{CopyMethod, CopySettings, CopyStore, Error, MountSource, WorkspaceCopy, scratch};
 use byleave_gate::core::call::Mode;
 use byleave_gate::core::effect::{Effect, Plan, SESSION_TMP};
@@ -11,7 +12,7 @@ use byleave_gate::core::policy::Policy;
 use byleave_gate::tool::RunContext;
 use byleave_sandbox::backend::{self, Backend};
 use byleave_sandbox::confinement::{self, Confinement, FileConfinement, ReadScope};
-use byleave_sandbox::from_plan::{self, RunEnvironment};
+use byleave_sandbox::from_plan::{self, OuterRepositoryPaths, RunEnvironment};
 use byleave_sandbox::guarantee::Guarantee;
 use byleave_sandbox::launch::{self, IndexCache, LaunchError, NetworkBridge, RunAs};
 use byleave_sandbox::probe;
@@ -19,6 +20,7 @@ use byleave_sandbox::protected_paths::find_protected_paths;
 
 use crate::command_host::CommandHost;
 use crate::job_scratch;
+use crate::outer_repository::OuterRepository;
 use crate::without_namespaces::{self, ContainerTrust};
 
 /// The guarantees that a rehearsal needs to be sufficient without a question. Without one of them, a run could have unseen effects or read
@@ -68,6 +70,8 @@ pub struct ExecutionEnv {
     pub store_settings: CopySettings,
     /// The workspace in which commands work; absolute and resolved.
     pub workspace: PathBuf,
+    /// The repository of the workspace, if it lies outside of it. See [`OuterRepository::find`].
+    pub repository: Option<OuterRepository>,
     /// The user's home directory, which is empty for commands.
     pub home: Option<PathBuf>,
     /// Byleave's own paths: the state directory and the sockets of the gate. They do not exist for commands. The store is always one of
@@ -116,6 +120,17 @@ pub(crate) struct PreparedCopy {
     pub(crate) weaker_reason: Option<String>,
     /// Whether the command works at the path of the copy, because nothing can be mounted.
     pub(crate) is_at_own_path: bool,
+    /// The entries of the index that lie outside of the workspace, and the index. They are marked while the command runs.
+    outer_entries: Option<(PathBuf, OuterEntries)>,
+}
+
+impl PreparedCopy {
+    /// Removes the marks that only the run needed. A command that changed something outside of the workspace is refused.
+    pub(crate) fn unmark(&self) -> Result<(), String> {
+        let Some((index, outer)) = &self.outer_entries else { return Ok(()) };
+        let unmarked = self.copy.unmark_outer_entries(index, outer).map_err(|fault| fault.to_string())?;
+        unmarked.map_err(|why| format!("nothing was changed: {why}"))
+    }
 }
 
 impl ExecutionEnv {
@@ -125,6 +140,7 @@ impl ExecutionEnv {
             store_dir: kept_in,
             store_settings: CopySettings::default(),
             workspace,
+            repository: None,
             home: None,
             private_paths: Vec::new(),
             run_markers_dir: None,
@@ -226,7 +242,13 @@ impl ExecutionEnv {
     ) -> Result<Confinement, String> {
         let rules: &Arc<Policy> = run.policy.as_ref().ok_or("no policy is configured")?;
         let (cwd, workspace) = self.resolve_directories(run)?;
+        let repository = if on_copy { self.repository_of(&workspace) } else { None };
         let place = RunEnvironment {
+            repository: repository.as_ref().map(|repository| OuterRepositoryPaths {
+                directory: repository.directory.clone(),
+                files: repository.read_files(&workspace),
+                listed: repository.directories_above(&workspace),
+            }),
             workspace,
             cwd,
             home: self.home.clone(),
@@ -249,11 +271,40 @@ impl ExecutionEnv {
         for (name, value) in UNPROMPTED {
             confinement.environment.insert(name.into(), value.into());
         }
+        if repository.is_some() {
+            // The copy of the workspace is a file system of its own.
+            confinement.environment.insert("GIT_DISCOVERY_ACROSS_FILESYSTEM".into(), "1".into());
+        }
         self.command_host.adapt(&run.plan, &mut confinement)?;
         if self.has_no_namespaces() {
             without_namespaces::adapt(&mut confinement, &run.plan, way, &self.container);
         }
         Ok(confinement)
+    }
+
+    /// Returns the repository of this workspace as it is now, if it lies outside of it and is the one that was found at the start. A container
+    /// does not show it.
+    fn repository_of(&self, workspace: &Path) -> Option<OuterRepository> {
+        let is_ours = *workspace == self.workspace && matches!(self.command_host, CommandHost::Native);
+        let known = self.repository.as_ref().filter(|_| is_ours)?;
+        OuterRepository::find(workspace, self.home.as_deref()).filter(|found| found.is_same(known))
+    }
+
+    /// Marks the entries of the index that lie outside of the workspace. Git would take their files for deleted.
+    fn mark_outer_entries(
+        &self,
+        copy: &WorkspaceCopy,
+        confinement: &Confinement,
+    ) -> Result<Option<(PathBuf, OuterEntries)>, Error> {
+        let repository = self.repository.as_ref();
+        let repository = repository.filter(|own| confinement.files.writable.contains(&own.directory));
+        let Some((repository, inside)) =
+            repository.and_then(|own| Some((own, own.workspace_in_tree(&self.workspace)?)))
+        else {
+            return Ok(None);
+        };
+        let outer = copy.mark_outer_entries(&repository.index, inside)?;
+        Ok(outer.map(|outer| (repository.index.clone(), outer)))
     }
 
     /// Returns the missing guarantees that a rehearsal needs to be sufficient without a question.
@@ -271,6 +322,16 @@ impl ExecutionEnv {
         way: NetworkAccess,
         plain_because: Option<&str>,
     ) -> Result<PreparedCopy, PrepareCopyError> {
+        let is_seen = |own: &&OuterRepository| {
+            own.workspace_in_tree(&self.workspace).is_some()
+                && confinement.files.listed.contains(&own.top)
+                && !confinement.files.writable.contains(&own.directory)
+        };
+        // A command that changes nothing sees the marked index, too.
+        if let Some(own) = self.repository.as_ref().filter(is_seen) {
+            confinement.files.protected.push(own.directory.clone());
+            confinement.files.writable.push(own.directory.clone());
+        }
         let roots = confinement.files.writable.clone();
         // Opening the store closes it for other users, until a copy of a root of theirs is in it. The probe may run as one of them.
         let mut weaker_reason = plain_because.map(str::to_owned).or_else(|| self.overlay().err());
@@ -315,9 +376,10 @@ impl ExecutionEnv {
                 NetworkAccess::Blocked => copy.with_rehearsal_tmp(session)?,
             });
         }
+        let outer_entries = self.mark_outer_entries(&copy, confinement)?;
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
         let is_at_own_path = self.prepare_tree(&mut copy, confinement)?;
-        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason, is_at_own_path })
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason, is_at_own_path, outer_entries })
     }
 
     /// Prepares full copies for a command that works at their paths. Returns whether it does.
@@ -407,8 +469,9 @@ impl ExecutionEnv {
         confinement.files.copies = copy.mounts().into_iter().map(mounted).collect();
         confinement.files.writable =
             job_scratch::outermost(confinement.files.copies.iter().map(|copied| copied.root.clone()));
+        let outer_entries = self.mark_outer_entries(&copy, confinement)?;
         let is_at_own_path = self.prepare_tree(&mut copy, confinement)?;
-        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason, is_at_own_path })
+        Ok(PreparedCopy { copy, scratch_stacks: stacks, weaker_reason, is_at_own_path, outer_entries })
     }
 
     /// Checks whether commands in this directory have a temporary directory of their session.

@@ -27,7 +27,8 @@ pub(crate) fn new_worktrees(
     let mut found = Vec::new();
     for made in changes.list.iter().filter(|change| change.is_new_directory()) {
         let Some((repository, name)) = made.path.rsplit_once("/worktrees/") else { continue };
-        if !repository.ends_with("/.git") || name.contains('/') {
+        let is_repository = repository.ends_with("/.git") || repository.contains("/.git/modules/");
+        if !is_repository || name.contains('/') {
             continue;
         }
         let (common, back) = (format!("{}/commondir", made.path), format!("{}/gitdir", made.path));

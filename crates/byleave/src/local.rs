@@ -15,7 +15,7 @@ use byleave_gate::policy_files::{self, PolicyLoadError};
 use byleave_gate::rule_examples::WorkspaceExampleChecker;
 use byleave_gate::settings::GateSettings;
 use byleave_gate::tool::Tool;
-use byleave_tools::{BuiltinToolOptions, ExecutionEnv, builtin_catalog};
+use byleave_tools::{BuiltinToolOptions, ExecutionEnv, OuterRepository, builtin_catalog};
 
 use crate::approver::QuestionView;
 
@@ -141,9 +141,11 @@ impl LocalGateBuilder {
 
         let mut env = ExecutionEnv::new(state.join("copies"), workspace.clone());
         env.home.clone_from(&home);
+        env.repository = OuterRepository::find(&workspace, home.as_deref());
         env.run_markers_dir = Some(state.join("unfinished"));
         env.private_paths = vec![state.clone()];
         env.environment = env::vars().collect();
+        let repository = env.repository.as_ref().map(|found| found.directory.to_string_lossy().into_owned());
         let tools = BuiltinToolOptions {
             allow_delete: self.allow_delete,
             ledger: Some(Arc::clone(&ledger)),
@@ -163,9 +165,11 @@ impl LocalGateBuilder {
         let files = policy_files::candidate_files(&places, None);
         let loaded = policy_files::load(&files, &places, &WorkspaceExampleChecker { places: &places })?;
 
+        let policy = loaded.policy.with_repository(repository.as_deref());
+
         let mut settings = self.settings;
         settings.read_more_tool = Some("read_output".into());
-        let builder = self.builder.ledger(ledger).catalog(catalog).policy(loaded.policy).settings(settings);
+        let builder = self.builder.ledger(ledger).catalog(catalog).policy(policy).settings(settings);
         Ok(builder.build()?)
     }
 }

@@ -302,6 +302,7 @@ fn confinement(
 ) -> Result<Confinement> {
     let state = options.state.canonicalize().ok();
     let place = RunEnvironment {
+        repository: None,
         workspace: PathBuf::from(&options.cwd).canonicalize()?,
         cwd: PathBuf::from(&options.cwd).canonicalize()?,
         home: options.home.as_ref().map(PathBuf::from),

@@ -7,7 +7,7 @@ use super::index::{IndexScratch, PatternIndex, PatternIndexBuilder, RuleNumber};
 use super::rule::{Layer, PolicyError, Rule, RuleError};
 use crate::decision::Verdict;
 use crate::digest::Digest;
-use crate::effect::Effect;
+use crate::effect::{Effect, is_at_or_beneath};
 use crate::pattern::{MatchCertainty, Pattern, PatternError, PatternMatcher};
 
 /// The version of the evaluation. It is raised when the same rules begin to mean something else, so that no earlier decision is reused.
@@ -23,6 +23,8 @@ pub struct Policy {
     /// The rule that allows undoable work for which there is no other rule.
     undoable_rule: Option<RuleNumber>,
     workspace: Option<String>,
+    /// The directory of the repository of the workspace, if it lies outside.
+    repository: Option<String>,
     digest: Digest,
 }
 
@@ -94,7 +96,7 @@ impl Policy {
         let call_rules =
             (0..).zip(&rules).filter(|(_, ready)| about_calls(ready)).map(|(no, _)| no).collect();
         let undoable_rule = find_undoable_rule(&rules);
-        Ok(Self { rules, index, call_rules, undoable_rule, workspace: None, digest })
+        Ok(Self { rules, index, call_rules, undoable_rule, workspace: None, repository: None, digest })
     }
 
     /// Adds a boundary: tools access files outside this directory only if a rule or a person allows it (P4).
@@ -106,6 +108,27 @@ impl Policy {
         let parts = [self.digest.as_bytes().as_slice(), workspace.as_bytes()];
         let digest = Digest::compute_parts("byleave.policy.within", &parts);
         Self { workspace: Some(workspace.to_owned()), digest, ..self }
+    }
+
+    /// Adds the directory of the workspace's repository, if it lies outside of the workspace. Changes in it can be undone like those in the
+    /// workspace.
+    #[must_use]
+    pub fn with_repository(self, directory: Option<&str>) -> Self {
+        let Some(directory) = directory else { return self };
+        let parts = [self.digest.as_bytes().as_slice(), directory.as_bytes()];
+        let digest = Digest::compute_parts("byleave.policy.repository", &parts);
+        Self { repository: Some(directory.to_owned()), digest, ..self }
+    }
+
+    /// Returns the directory of the workspace's repository, if it lies outside of the workspace.
+    pub fn repository(&self) -> Option<&str> {
+        self.repository.as_deref()
+    }
+
+    /// Checks whether a path is in the workspace, or in its repository. Without a workspace, none is.
+    pub fn is_own(&self, path: &str) -> bool {
+        let own = self.workspace.iter().chain(&self.repository);
+        self.workspace.is_some() && own.into_iter().any(|directory| is_at_or_beneath(path, directory))
     }
 
     /// Returns the workspace directory, absolute and resolved.

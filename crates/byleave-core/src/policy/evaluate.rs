@@ -392,7 +392,7 @@ impl Policy {
     fn is_tentative_inside(&self, level: &SessionLevel<'_>, effect: &Effect) -> bool {
         let is_inside = match (effect, effect.path()) {
             (Effect::Run { .. }, _) => true,
-            (_, Some(path)) => self.workspace().is_some_and(|workspace| is_at_or_beneath(path, workspace)),
+            (_, Some(path)) => self.is_own(path),
             _ => false,
         };
         is_inside && level.effective_mode.mode != Mode::ConfirmAll && level.request.plan.is_tentative(effect)
@@ -403,7 +403,7 @@ impl Policy {
         let request = &level.request;
         let is_inside = match effect.path() {
             None => true,
-            Some(path) => self.workspace().is_some_and(|workspace| is_at_or_beneath(path, workspace)),
+            Some(path) => self.is_own(path),
         };
         // What cannot be undone is asked about as before, whatever its single effects are.
         let applies = is_inside

@@ -98,6 +98,8 @@ struct SqliteStore {
 const FILE: &str = "audit.sqlite";
 /// The file of the format 1, which was never released.
 const OLD_FILE: &str = "book.sqlite";
+/// The space that opening the audit log needs, for its shared index.
+const WRITE_BYTES: u64 = 64 << 10;
 
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_024 - 1);
 
@@ -109,6 +111,11 @@ pub fn sqlite_version() -> &'static str {
 /// Checks whether a state directory has an audit log, of this format or of another.
 pub fn has_audit_log(dir: &Path) -> bool {
     [FILE, OLD_FILE].iter().any(|name| dir.join(name).exists())
+}
+
+/// Checks whether there is space for a write on the disk of a directory. If the kernel does not tell, there is.
+fn has_space(dir: &Path) -> bool {
+    rustix::fs::statvfs(dir).map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= WRITE_BYTES)
 }
 
 impl SqliteLedger {
@@ -131,8 +138,11 @@ impl SqliteLedger {
 
         let path = dir.join(FILE);
         state_dir::create_private_file(&path)?;
-        let cannot_open =
-            |error: DatabaseSchemaError| LedgerError::new(format!("cannot open `{}`", path.display()), error);
+        let cannot_open = |error: DatabaseSchemaError| {
+            // SQLite calls this an error of the device.
+            let full = if has_space(dir) { "" } else { " because the disk is full; free some space on it" };
+            LedgerError::new(format!("cannot open `{}`{full}", path.display()), error)
+        };
         let connection = schema::connect(&path, options.busy_timeout)
             .map_err(|error| cannot_open(DatabaseSchemaError::Sqlite(error)))?;
         let is_new = schema::is_blank(&connection).map_err(cannot_open)?;

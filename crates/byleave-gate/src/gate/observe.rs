@@ -9,7 +9,7 @@ use byleave_core::file_change::FileChange;
 use byleave_core::grant::{Grant, GrantedBy};
 use byleave_core::id::StandingApprovalId;
 use byleave_core::outcome::{ExecutionStatus, Output};
-use byleave_core::policy::EffectStage;
+use byleave_core::policy::{EffectStage, Policy};
 use byleave_core::refusal::{Code, Refusal, StageResult};
 use byleave_core::rehearsal::{Rehearsal, RehearsalSummary};
 use byleave_core::standing_approval::{StandingApproval, StandingApprovalMatcher};
@@ -133,10 +133,9 @@ async fn judge_granted(
         let plan = desk.plan(&*parts.ledger).await.map_err(content_refusal)?;
         let policy = parts.policy.load();
         let cwd = desk.record.header().map(|header| header.cwd.as_str());
-        let boundary = (policy.workspace(), cwd);
         cover_by_approval(&mut decision, &observed, &plan, |effect, path| match &standing {
             Some(approval) => approval.covers(effect),
-            None => is_within(path, boundary),
+            None => is_within(path, &policy, cwd),
         });
     }
     Ok(Some(decision))
@@ -233,10 +232,9 @@ async fn find_standing_approval(
         .map_err(|bad| Refusal::new(Code::PolicyFailed, bad.to_string()))
 }
 
-/// Checks whether a path is in the workspace or in the directory that the question names. Without a workspace there is no boundary.
-fn is_within(path: &str, (workspace, cwd): (Option<&str>, Option<&str>)) -> bool {
-    workspace.is_none_or(|workspace| is_at_or_beneath(path, workspace))
-        || cwd.is_some_and(|cwd| is_at_or_beneath(path, cwd))
+/// Checks whether a path is in the workspace, in its repository, or in the directory that the question names. Without a workspace there is no boundary.
+fn is_within(path: &str, policy: &Policy, cwd: Option<&str>) -> bool {
+    policy.workspace().is_none() || policy.is_own(path) || cwd.is_some_and(|cwd| is_at_or_beneath(path, cwd))
 }
 
 /// Lets an approval cover changes for which there is no rule: those that the plan names, and those that pass the test.

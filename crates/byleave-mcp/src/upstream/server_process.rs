@@ -223,6 +223,7 @@ fn confinement(
         DirectoryAccess::Read | DirectoryAccess::Write => ground.workspace.clone(),
     };
     let place = RunEnvironment {
+        repository: None,
         cwd: cwd.filter(|cwd| cwd.starts_with(&workspace)).unwrap_or_else(|| workspace.clone()),
         workspace,
         home: ground.home.clone(),

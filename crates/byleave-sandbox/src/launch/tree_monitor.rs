@@ -17,9 +17,9 @@ use crate::limits::{LimitKind, ResourceLimits};
 
 /// The processes are read at least at one check of this many.
 const SELDOM: u32 = 10;
-/// A command is ended when it was found at the limit of processes by this many checks in a row. Otherwise a bomb of processes would live until
+/// A command is ended when this many checks in a row found it at the limit of processes. Otherwise a bomb of processes would live until
 /// its time is over, because every end of one makes room for another.
-const FULL_CHECKS: u32 = 5;
+const FULL_CHECKS: u32 = 2;
 
 /// What the processes of a command use together.
 #[derive(Debug)]
@@ -42,36 +42,52 @@ impl TreeMonitor {
     /// Returns the limit that the command has exceeded, if any.
     pub(super) fn check(&mut self, process: BorrowedFd<'_>) -> Option<LimitKind> {
         self.checks = self.checks.wrapping_add(1);
-        if !self.is_worth_reading() {
+        let worth = self.find_worth();
+        if !worth.processes && !worth.memory {
             return None;
         }
         let tree = ProcessTree::beneath(process).ok()?;
-        self.full = if self.is_full(&tree) { self.full + 1 } else { 0 };
-        if self.full >= FULL_CHECKS {
+        if self.is_ended_by_processes(tree.threads, || counted_with(&tree)) {
             return Some(LimitKind::Pids);
+        }
+        if !worth.memory {
+            return None;
         }
         let pids = || tree.pids.iter().copied();
         (rough_memory(pids()) > self.memory_max && exact_memory(pids()) > self.memory_max)
             .then_some(LimitKind::Memory)
     }
 
-    /// Tests whether the command cannot start a process more, and has most of those that count.
-    fn is_full(&self, tree: &ProcessTree) -> bool {
-        tree.threads > self.threads_max / 2
-            && tree.threads.saturating_add(counted_with(tree)) >= self.threads_max
+    /// Takes note of the threads of the command at one check, and returns whether it was full for long enough: it cannot start a process more,
+    /// and has most of those that count. The others that count are read only if they matter, because a bomb takes the processor as well.
+    fn is_ended_by_processes(&mut self, threads: u64, counted_with: impl FnOnce() -> u64) -> bool {
+        let is_full = threads >= self.threads_max
+            || threads > self.threads_max / 2 && threads.saturating_add(counted_with()) >= self.threads_max;
+        self.full = if is_full { self.full.saturating_add(1) } else { 0 };
+        self.full >= FULL_CHECKS
     }
 
-    fn is_worth_reading(&mut self) -> bool {
-        let Some(now) = MachineUse::read() else { return true };
+    fn find_worth(&mut self) -> WorthReading {
+        let Some(now) = MachineUse::read() else { return WorthReading { processes: true, memory: true } };
         self.base = MachineUse {
             memory: self.base.memory.min(now.memory),
             threads: self.base.threads.min(now.threads),
         };
-        self.checks.is_multiple_of(SELDOM)
-            || self.full > 0
-            || now.memory - self.base.memory > self.memory_max / 2
-            || now.threads - self.base.threads > self.threads_max / 2
+        let many_threads = now.threads - self.base.threads > self.threads_max / 2;
+        let is_due = self.checks.is_multiple_of(SELDOM);
+        WorthReading {
+            processes: is_due || self.full > 0 || many_threads,
+            // Of hundreds of processes this takes much longer, so many threads alone are no reason.
+            memory: is_due && !many_threads || now.memory - self.base.memory > self.memory_max / 2,
+        }
     }
+}
+
+/// What can be worth reading from every process at a check.
+#[derive(Clone, Copy, Debug)]
+struct WorthReading {
+    processes: bool,
+    memory: bool,
 }
 
 /// Returns the other threads that the kernel counts for the same limit: those of the same user in the same user namespace. They are the first
@@ -171,6 +187,23 @@ mod tests {
         assert_eq!(sum_of_lines("Pss_Anon: many kB", &["Pss_Anon:"]), 0);
         let now = MachineUse::read().unwrap();
         assert!(now.memory > 0 && now.threads > 0, "{now:?}");
+    }
+
+    // req: E2
+    #[test]
+    fn a_command_at_the_limit_of_processes_is_ended_at_the_second_check() {
+        let limits = ResourceLimits { pids: 512, ..ResourceLimits::default() };
+        let not_read = || -> u64 { panic!("the others do not matter") };
+        let mut monitor = TreeMonitor::new(&limits);
+        assert!(!monitor.is_ended_by_processes(512, not_read));
+        assert!(monitor.is_ended_by_processes(512, not_read), "twice in a row");
+        let mut monitor = TreeMonitor::new(&limits);
+        assert!(!monitor.is_ended_by_processes(511, || 1));
+        assert!(!monitor.is_ended_by_processes(500, || 1), "there is room again");
+        assert!(!monitor.is_ended_by_processes(511, || 1));
+        assert!(!monitor.is_ended_by_processes(200, not_read), "most are those of others");
+        assert!(!monitor.is_ended_by_processes(300, || 212));
+        assert!(monitor.is_ended_by_processes(300, || 212));
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub(super) fn rules(
     for path in scratch.filter(|path| host.kind(path) == Some(PathKind::Directory)) {
         rules.push(rule(path, ALL_BUT_DEVICES)?);
     }
+    for path in files.listed.iter().filter(|path| host.kind(path) == Some(PathKind::Directory)) {
+        rules.push(rule(path, READ_DIR)?);
+    }
     for path in &files.writable {
         rules.push(rule(path, ALL_BUT_DEVICES & applicable_access(path, host))?);
     }

@@ -1,5 +1,7 @@
 //! The places where editors, shells and Git look for files to run.
 
+use std::path::Path;
+
 use crate::repository::{GitPathKind, classify_git_path};
 
 /// Names that make a file run when a person or a program enters its directory. They include paths that the built-in rules protect
@@ -61,6 +63,15 @@ pub(super) enum EnclosingTree {
 }
 
 impl EnclosingTree {
+    /// Returns the tree that an indexed directory belongs to by its own path.
+    pub(super) fn of_root(root: &Path) -> Self {
+        let is_module = || root.to_str().is_some_and(|path| path.contains("/.git/modules/"));
+        match root.file_name().is_some_and(|name| name == ".git") || is_module() {
+            true => Self::GitDirectory(String::new()),
+            false => Self::Ordinary,
+        }
+    }
+
     /// Returns whether the directory belongs to no special tree.
     pub(super) fn is_ordinary(&self) -> bool {
         matches!(self, Self::Ordinary)

@@ -234,8 +234,8 @@ impl<M: PathPolicy> DirectoryIndex<M> {
                 Ok(_) => {}
                 Err(error) => return Err(IndexError::Unreadable { path: root, error }),
             }
-            let context =
-                DirectoryContext { is_hidden: false, is_protected: false, within: EnclosingTree::Ordinary };
+            let within = EnclosingTree::of_root(&root);
+            let context = DirectoryContext { is_hidden: false, is_protected: false, within };
             self.read_beneath(root.clone(), context)?;
             if let Some((_, kind)) = self.unreadable.get(&root) {
                 return Err(IndexError::Unreadable { path: root, error: (*kind).into() });
@@ -364,7 +364,9 @@ impl<M: PathPolicy> DirectoryIndex<M> {
         if part == GitPathKind::List || within.is_ordinary() && is_list(&path.to_string_lossy()) {
             directory.lists.push(path.clone());
         }
-        let plants = |marker: &M| path.to_str().is_some_and(|text| marker.is_runnable_later(text));
+        // Rules are text. In a name that is not, the other characters still count.
+        let text = path.to_string_lossy();
+        let plants = |marker: &M| marker.is_runnable_later(&text);
         if !is_place && within.is_ordinary() && self.marker.as_ref().is_some_and(plants) {
             (is_place, within) = (true, EnclosingTree::NewTree);
         }
@@ -373,23 +375,13 @@ impl<M: PathPolicy> DirectoryIndex<M> {
             directory.places.push((path.clone(), leads_to));
         }
         if let Some(marker) = self.marker.as_ref().filter(|_| !is_hidden) {
-            match path.to_str() {
-                // No rule can name it, so nobody can tell whether it is a secret. A link leads to something that has a name of its own.
-                None if kind == FileType::Symlink => {}
-                None => {
-                    is_hidden = true;
-                    directory.hidden.push(path.clone());
-                }
-                Some(text) if marker.is_hidden(text) => {
-                    is_hidden = true;
-                    directory.hidden.push(path.clone());
-                }
+            if marker.is_hidden(&text) {
+                is_hidden = true;
+                directory.hidden.push(path.clone());
+            } else if !is_protected && marker.protects(&text) {
                 // In a protected directory nothing needs its own protection, but a path may have to be hidden.
-                Some(text) if !is_protected && marker.protects(text) => {
-                    is_protected = true;
-                    directory.protected.push(path.clone());
-                }
-                Some(_) => {}
+                is_protected = true;
+                directory.protected.push(path.clone());
             }
         }
         // Without a policy, the thousands of object directories of Git are skipped.

@@ -492,6 +492,7 @@ fn policy(workspace: &Path) -> Arc<Policy> {
 
 fn confinement(workspace: &Path, policy: &Arc<Policy>, rehearsing: bool) -> Confinement {
     let place = RunEnvironment {
+        repository: None,
         workspace: workspace.to_path_buf(),
         cwd: workspace.to_path_buf(),
         home: std::env::var_os("HOME").map(Into::into),

@@ -83,6 +83,7 @@ impl HomeFixture {
 
     fn confinement_for(&self, access: CallAccess) -> Confinement {
         let place = RunEnvironment {
+            repository: None,
             workspace: self.work(),
             cwd: self.work(),
             home: Some(self.at("home")),

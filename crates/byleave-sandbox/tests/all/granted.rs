@@ -100,6 +100,7 @@ impl GrantFixture {
         rehearsing: bool,
     ) -> Result<Confinement, GrantError> {
         let place = RunEnvironment {
+            repository: None,
             workspace: self.at("home/w"),
             cwd: self.at("home/w"),
             home: Some(self.at("home")),

@@ -42,6 +42,24 @@ impl SeededRng {
 
 // req: E7
 #[test]
+fn rules_hold_for_names_that_are_not_text_and_hide_no_others() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let named = |name: &[u8]| root.join(std::ffi::OsStr::from_bytes(name));
+    for path in
+        [&b"caf\xe9.txt"[..], b"dir\xff/in.txt", b"dir\xff/.env", b"dir\xff/.git/config", b"plain/.env"]
+    {
+        fs::create_dir_all(named(path).parent().unwrap()).unwrap();
+        fs::write(named(path), "x").unwrap();
+    }
+    let found = marking(&root).protected_paths().unwrap();
+    assert_eq!(found.hidden, [named(b"dir\xff/.env"), named(b"plain/.env")]);
+    assert_eq!(found.protected, [named(b"dir\xff/.git/config")]);
+}
+
+// req: E7
+#[test]
 fn a_warm_index_answers_as_a_fresh_look_does_whatever_was_done() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();

@@ -223,6 +223,7 @@ impl Bash {
         if ready.is_at_own_path {
             ready.copy.restore_paths().map_err(|fault| fault.to_string())?;
         }
+        ready.unmark()?;
         let mut listed = rehearsal_result::list_changes(&ready.copy).map_err(|fault| fault.to_string())?;
         // Text diffs are for people. Without them the rehearsal can still be evaluated completely.
         if let Err(fault) = ready.copy.fill_diffs(&mut listed.0) {

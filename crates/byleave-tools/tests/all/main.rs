@@ -34,6 +34,7 @@ mod killed;
 mod local_ports;
 mod observed;
 mod on_copy;
+mod outer_repository;
 mod pages;
 mod processes;
 mod red_tools;

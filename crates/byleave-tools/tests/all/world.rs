@@ -28,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 /// The whole fixture of a test. Removed when it is dropped.
 pub(crate) struct ToolTestWorld {
     folder: tempfile::TempDir,
+    /// The workspace, relative to the folder.
+    workspace: &'static str,
     pub(crate) gate: Gate,
     pub(crate) bash: Bash,
     pub(crate) jobs: Jobs,
@@ -80,12 +82,24 @@ impl ToolTestWorld {
         settings: GateSettings,
         change: impl FnOnce(ExecutionEnv) -> ExecutionEnv,
     ) -> Self {
+        Self::made_in("home/w", rules, settings, |_| {}, change)
+    }
+
+    /// In another workspace, with directories that are prepared first.
+    pub(crate) fn made_in(
+        place: &'static str,
+        rules: &str,
+        settings: GateSettings,
+        prepare: impl FnOnce(&Path),
+        change: impl FnOnce(ExecutionEnv) -> ExecutionEnv,
+    ) -> Self {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
         for directory in ["home/w/src", "home/w/target", "state/copies", "outside"] {
             fs::create_dir_all(root.join(directory)).unwrap();
         }
-        let [workspace, home, state] = ["home/w", "home", "state"].map(|name| root.join(name));
+        prepare(&root);
+        let [workspace, home, state] = [place, "home", "state"].map(|name| root.join(name));
         let texts = [&workspace, &home, &state].map(|path| path.to_str().unwrap().to_owned());
         let places = PathVariables {
             workspace: Some(&texts[0]),
@@ -103,6 +117,7 @@ impl ToolTestWorld {
         // Tests have no delegated cgroups.
         workplace.waived = BTreeSet::from([Guarantee::MemoryLimited]);
         let workplace = change(workplace);
+        let repository = workplace.repository.as_ref().and_then(|found| found.directory.to_str());
         let (asked, replies) =
             (Arc::<Mutex<Vec<QuestionView>>>::default(), Arc::<Mutex<VecDeque<Reply>>>::default());
         let (shown, given) = (Arc::clone(&asked), Arc::clone(&replies));
@@ -126,14 +141,19 @@ impl ToolTestWorld {
         let settings = GateSettings { read_more_tool: Some("read_output".into()), ..settings };
         let gate = Gate::builder()
             .ledger(ledger)
-            .policy(Policy::new(all.clone()).unwrap().with_workspace(places.workspace))
+            .policy(
+                Policy::new(all.clone())
+                    .unwrap()
+                    .with_workspace(places.workspace)
+                    .with_repository(repository),
+            )
             .settings(settings)
             .catalog(builtin_catalog(&workplace, &offer).unwrap())
             .approver(Arc::new(person))
             .build()
             .unwrap();
         let compiled = OnceLock::new();
-        Self { folder, gate, bash, jobs, rules: all, compiled, asked, replies, meanwhile }
+        Self { folder, workspace: place, gate, bash, jobs, rules: all, compiled, asked, replies, meanwhile }
     }
 
     /// The approver gives these answers from now on, in order, and then says no.
@@ -153,7 +173,7 @@ impl ToolTestWorld {
 
     /// A path in the workspace.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
-        self.folder.path().canonicalize().unwrap().join("home/w").join(path)
+        self.folder.path().canonicalize().unwrap().join(self.workspace).join(path)
     }
 
     pub(crate) fn write(&self, path: &str, text: &str) {

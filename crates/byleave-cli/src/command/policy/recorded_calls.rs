@@ -85,6 +85,8 @@ impl<'a> PoliciesByDirectory<'a> {
         }
         // A built-in rule that the person's rule replaced stays replaced.
         let all = loaded.policy.rules().cloned().chain(self.added.iter().cloned());
-        Ok(Policy::new(all.collect())?.with_workspace(loaded.policy.workspace()))
+        Ok(Policy::new(all.collect())?
+            .with_workspace(loaded.policy.workspace())
+            .with_repository(loaded.policy.repository()))
     }
 }

@@ -291,6 +291,7 @@ fn confined(case: &Case, text: &str) -> Result<String, String> {
         ..Plan::default()
     };
     let place = RunEnvironment {
+        repository: None,
         workspace: "/ws".into(),
         cwd,
         home: Some("/home/u".into()),
