@@ -64,7 +64,7 @@ impl PersonalSetup {
         let path = atomic_replace::target(&path)?;
         let before = atomic_replace::text(&path)?;
         let after = with_profile(before.as_deref().unwrap_or_default(), name)?;
-        self.write(&path, before, after, options)?;
+        self.write(&path, before.as_deref(), &after, options)?;
         Ok(path)
     }
 
@@ -73,7 +73,7 @@ impl PersonalSetup {
         let path = user_service::path(options)?;
         let before = atomic_replace::text(&path)?;
         self.has_service = true;
-        self.write(&path, before, user_service::unit(program, options), options)?;
+        self.write(&path, before.as_deref(), &user_service::unit(program, options), options)?;
         user_service::start()
     }
 
@@ -81,24 +81,24 @@ impl PersonalSetup {
     pub(super) fn write(
         &mut self,
         path: &Path,
-        before: Option<String>,
-        after: String,
+        before: Option<&str>,
+        after: &str,
         options: &ResolvedOptions,
     ) -> Result<()> {
-        if before.as_ref() == Some(&after) {
+        if before == Some(after) {
             return Ok(());
         }
         let created_dirs = missing_above(path);
         self.files.push(WrittenFile {
             path: path.to_owned(),
-            before: before.clone(),
-            after: after.clone(),
+            before: before.map(str::to_owned),
+            after: after.to_owned(),
             created_dirs,
         });
         let directory = self.path.parent().unwrap_or(&self.path);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         init_journal::write(&self.path, &serde_json::to_string_pretty(self)?, options)?;
-        atomic_replace::replace(path, before.as_deref(), &after)
+        atomic_replace::replace(path, before, after)
     }
 
     /// Checks whether there is nothing to undo.
