@@ -124,6 +124,7 @@ impl GlobMatcher {
 }
 
 /// A glob whose wildcards are only `**` at its ends.
+#[derive(Clone, Copy)]
 enum GlobShape<'g> {
     Literal(&'g str),
     Tree(&'g str),

@@ -46,7 +46,7 @@ pub(super) fn ask(
     // First, because tables of reviewers end the settings.
     let after = LINE.to_owned() + before.as_deref().unwrap_or_default();
     config::check(&path, &after, &[])?;
-    personal.write(&path, before, after, options)?;
+    personal.write(&path, before.as_deref(), &after, options)?;
     screen.line(&format!("`{}` says {}", path.display(), LINE.trim_end()));
     Ok(())
 }
