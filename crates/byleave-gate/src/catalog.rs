@@ -157,19 +157,19 @@ impl Catalog {
     ///
     /// A name or alias of any other tool is still an error.
     pub fn replace(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
-        self.put(CatalogEntry::new(Arc::new(tool))?)
+        self.put(&CatalogEntry::new(Arc::new(tool))?)
     }
 
     /// Registers a tool in place of the one with the same name, as [`register_generated`](Self::register_generated) does.
     pub fn replace_generated(&self, tool: impl Tool) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
-        self.put(CatalogEntry::with_validator(Arc::new(tool), |_| Ok(OnceLock::new()))?)
+        self.put(&CatalogEntry::with_validator(Arc::new(tool), |_| Ok(OnceLock::new()))?)
     }
 
-    fn put(&self, entry: Arc<CatalogEntry>) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
+    fn put(&self, entry: &Arc<CatalogEntry>) -> Result<Option<Arc<CatalogEntry>>, RegisterError> {
         self.update_snapshot(|next| {
             let old = next.remove(&entry.name);
-            next.add(Arc::clone(&entry))?;
-            next.check_wanted(&entry)?;
+            next.add(Arc::clone(entry))?;
+            next.check_wanted(entry)?;
             Ok(old)
         })
     }

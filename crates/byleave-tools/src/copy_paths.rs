@@ -99,11 +99,14 @@ fn replace_bytes(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     result
 }
 
+/// Takes pieces of an output.
+type OutputSink = Box<dyn FnMut(&[u8]) + Send + Sync>;
+
 /// Replaces paths in output that arrives in pieces. What may be the beginning of a path waits for the rest.
 struct OutputRewriter {
     pairs: Vec<(Vec<u8>, Vec<u8>)>,
     held: Vec<u8>,
-    sink: Box<dyn FnMut(&[u8]) + Send + Sync>,
+    sink: OutputSink,
 }
 
 impl OutputRewriter {

@@ -113,7 +113,7 @@ impl MappedUser {
             let ids = id_map(*owner, self.identity)?;
             let place = open_resolved(path).map_err(|errno| ("opening its files", errno.into()))?;
             mount_calls::clone_mapped(place.as_fd(), &*ids)
-                .map_err(|error| ("mapping the owner of its files", error.into()))?;
+                .map_err(|error| ("mapping the owner of its files", error))?;
         }
         Ok(())
     }

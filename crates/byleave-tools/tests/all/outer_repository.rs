@@ -50,8 +50,10 @@ fn commit_project(top: &Path) {
     write(&top.join(".env"), "KEY=above-the-workspace\n");
 }
 
+type MakeLayout = fn(&Path);
+
 /// The three layouts: the place of the workspace, and what makes it.
-const LAYOUTS: [(&str, fn(&Path)); 3] = [
+const LAYOUTS: [(&str, MakeLayout); 3] = [
     ("home/side", |root| {
         commit_project(&root.join("home/main"));
         git(&root.join("home/main"), &["worktree", "add", "-q", "-b", "side", "../side"]);
