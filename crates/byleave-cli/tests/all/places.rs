@@ -140,24 +140,35 @@ fn a_new_repository_is_one_new_directory_unless_git_would_run_something_from_it(
     assert!(!text(&at("new/.git/config")).contains("fsmonitor"));
 }
 
-/// A rule is text, so none can name such a file. It is hidden, and no reason to refuse everything.
+/// A rule is text. It holds for such a name by its other characters.
 // req: E5
 #[test]
-fn a_name_that_is_not_text_is_hidden_and_the_rest_of_the_workspace_works() {
+fn a_name_that_is_not_text_is_hidden_only_where_a_rule_says_so() {
     let desk = OtherUserWorld::new();
     let workspace = desk.world.workspace();
     let at = |name: &[u8]| workspace.join(OsStr::from_bytes(name));
-    fs::write(at(b"caf\xe9.txt"), "SECRET-LATIN").unwrap();
     fs::create_dir(at(b"dir\xff")).unwrap();
-    fs::write(at(b"dir\xff/in.txt"), "SECRET-WITHIN").unwrap();
-    std::os::unix::fs::symlink("notes.txt", at(b"link\xff")).unwrap();
-    for name in [&b"caf\xe9.txt"[..], b"dir\xff", b"dir\xff/in.txt"] {
+    let files: [(&[u8], &str); 5] = [
+        (b"caf\xe9.txt", "PLAIN-LATIN"),
+        (b"caf\xe9.pem", "SECRET-LATIN"),
+        (b"dir\xff/in.txt", "PLAIN-WITHIN"),
+        (b"dir\xff/.env", "SECRET-WITHIN"),
+        (b"dir\xff/\xe9.key", "SECRET-BOTH"),
+    ];
+    for (name, content) in files {
+        fs::write(at(name), content).unwrap();
         desk.give(&at(name));
     }
+    desk.give(&at(b"dir\xff"));
+    std::os::unix::fs::symlink("notes.txt", at(b"link\xff")).unwrap();
     let command = || desk.command(&[]);
     run(command(), &["policy", "profile", "everyday"]);
-    let printed = call(command(), "bash", &json!({"command": "cat * dir*/* 2>&1; echo more >> notes.txt"}));
-    assert!(printed.contains("hello") && !printed.contains("SECRET"), "{printed}");
+    let script = "cat * dir*/* dir*/.env 2>&1; echo more >> notes.txt";
+    let printed = call(command(), "bash", &json!({ "command": script }));
+    for readable in ["hello", "PLAIN-LATIN", "PLAIN-WITHIN"] {
+        assert!(printed.contains(readable), "{readable}: {printed}");
+    }
+    assert!(!printed.contains("SECRET"), "{printed}");
     assert_eq!(text(&at(b"notes.txt")), "hellomore\n");
     run(command(), &["undo"]);
     assert_eq!(text(&at(b"notes.txt")), "hello");
