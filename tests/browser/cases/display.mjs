@@ -32,6 +32,10 @@ export function display(item) {
       return repainted;
     case "newline-padding":
       return tall;
+    case "terminal-title-injection":
+    case "zero-width-joiners":
+    case "horizontal-scroll-hides-suffix":
+      return programNotThere;
     default:
       return item.input.tool === "exec" || item.input.tool === "skill" ? standIn : shown;
   }
@@ -153,6 +157,21 @@ async function standIn(ground, page, item) {
   const other = { ...item, input: { ...item.input, tool: "acp_call" } };
   await shown(ground, page, other);
   return `there is no tool \`${item.input.tool}\`: refused without a question. A stand-in, \`acp_call\` with the same arguments: ${IN_FULL}`;
+}
+
+/** A command whose program does not exist is refused. The same arguments are shown in full for a tool that accepts any arguments. */
+async function programNotThere(ground, page, item) {
+  const call = await ground.call(item);
+  if (call.state === "waiting") {
+    // This machine has the program.
+    await read(ground, page, item, call);
+    await ground.no(call);
+  } else {
+    refused(call, "cannot-run");
+    await noneOf(page, item);
+  }
+  await shown(ground, page, { ...item, input: { ...item.input, tool: "acp_call" } });
+  return `the copy shows that the program does not exist: refused without a question. A stand-in, \`acp_call\` with the same arguments: ${IN_FULL}`;
 }
 
 /** A key file is refused outright. If a link leads to a target that may be asked about, the page shows the target. */

@@ -1,5 +1,8 @@
 //! The person sees exactly what would happen. Every case is read from the screen to its end, and parsed back into the model's arguments.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use byleave_gate::core::outcome::Output;
 use byleave_gate::review::{Opinion, output_reviewer};
 use byleave_gate::settings::GateSettings;
@@ -9,6 +12,7 @@ use super::own::{WindowGate, call, ending};
 use super::reading::{arguments, no_yes_before_the_end, only_ours, part, whole, without_width};
 use super::surface::Surface;
 use super::{CaseProof, CorpusCase, stage};
+use crate::sitting::TerminalSession;
 use crate::window::{CARD, TestWindow};
 
 const IN_FULL: CaseProof =
@@ -74,10 +78,29 @@ fn shown(case: &CorpusCase, surface: Surface) -> CaseProof {
     let mut sitting = surface.call(&call);
     if !sitting.asks() {
         let (code, seen) = sitting.end();
+        if code == Some(3) && seen.contains("cannot-run") {
+            // The copy showed that the program does not exist. Without a copy, the question comes first.
+            return shown_without_copy(case, surface, &call, &before);
+        }
         let said = refused_outright(&case.id).unwrap_or_else(|| panic!("nobody was asked: {seen}"));
         assert!(code == Some(3) && seen.contains(said), "{seen}");
         return "the program; refused outright, for what it really is about";
     }
+    read_and_refuse(case, sitting, &before)
+}
+
+/// All files of the stage, with their contents.
+type StageFiles = BTreeMap<PathBuf, Vec<u8>>;
+
+fn shown_without_copy(case: &CorpusCase, surface: Surface, call: &[&str], before: &StageFiles) -> CaseProof {
+    let mut sitting = surface.call_with(call, |command| {
+        command.env("BYLEAVE_REHEARSE", "false");
+    });
+    assert!(sitting.asks(), "{}", sitting.screen());
+    read_and_refuse(case, sitting, before)
+}
+
+fn read_and_refuse(case: &CorpusCase, mut sitting: TerminalSession, before: &StageFiles) -> CaseProof {
     read_in_full(case, &mut sitting);
     sitting.choose("n", "no");
     sitting.await_shown("What should the model do instead?");
@@ -87,7 +110,7 @@ fn shown(case: &CorpusCase, surface: Surface) -> CaseProof {
     assert_eq!(code, Some(3), "{seen}");
     only_ours(&raw);
     only_ours(seen.as_bytes());
-    assert_eq!(stage::everything(), before, "something has changed");
+    assert_eq!(&stage::everything(), before, "something has changed");
     IN_FULL
 }
 
