@@ -33,6 +33,7 @@ mod init_journal;
 mod job_signals;
 mod json_output;
 mod live_output;
+mod mark_file;
 mod mcp_config_file;
 mod mcp_servers;
 mod notify;

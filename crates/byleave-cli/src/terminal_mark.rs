@@ -5,7 +5,7 @@
 //! `byleave call` of the session cancels its call. Questions that were sent to the inbox, or that another door asked, have no mark and stay.
 //! If marks cannot be written or locked, nothing is cancelled.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use byleave_gate::core::call::Call;
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::pipeline::{NextStep, next_step};
 use byleave_gate::gate::Gate;
-use rustix::fs::OFlags;
 
 use crate::app_context::AppContext;
 use crate::args::AskArg;
+use crate::mark_file::{is_free, open_options, remove};
 use crate::resolved_options::ResolvedOptions;
 
 /// The actor of the cancellation in the audit log.
@@ -86,8 +86,7 @@ fn abandoned(dir: &Path) -> Vec<(PathBuf, CallId)> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mark = |entry: fs::DirEntry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
-        let is_free = open_options().open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
-        is_free.then(|| (entry.path(), id))
+        is_free(&entry.path()).then(|| (entry.path(), id))
     };
     entries.flatten().filter_map(mark).collect()
 }
@@ -103,21 +102,6 @@ fn lock_new(path: &Path) -> io::Result<File> {
     let file = open_options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.try_lock().map_err(io::Error::other)?;
     Ok(file)
-}
-
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        tracing::debug!(%error, "cannot remove the mark of a call");
-    }
-}
-
-/// Returns the options to open a mark. A link would lead elsewhere, and a pipe would block.
-#[expect(clippy::disallowed_methods, reason = "in our own state directory, with flags of its own")]
-fn open_options() -> OpenOptions {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(flags.bits().cast_signed());
-    options
 }
 
 #[cfg(test)]

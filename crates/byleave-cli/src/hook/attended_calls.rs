@@ -2,11 +2,10 @@
 //!
 //! Such a process holds the lock of the file `hooks/attended/CALL.ID` in the state directory. At the end of a hook that has told its
 //! agent how the call stands, the file is removed: the agent can make the same call again and finds the answer. If the process is killed,
-//! or the
-//! agent hangs up, the file stays and its lock is free. Nobody is told the answer then, so the call ends. Nothing here permits a call. If marks cannot be
-//! written, calls keep their order as if somebody attended them, and nothing ends.
+//! or the agent hangs up, the file stays and its lock is free. Nobody is told the answer then, so the call ends. Nothing here permits a
+//! call. If marks cannot be written, calls keep their order as if somebody attended them, and nothing ends.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -21,9 +20,9 @@ use byleave_gate::core::id::CallId;
 use byleave_gate::core::pipeline::{NextStep, Task, next_step};
 use byleave_gate::core::record::Record;
 use byleave_gate::gate::Gate;
-use rustix::fs::OFlags;
 
 use super::tickets::TicketStore;
+use crate::mark_file::{is_free, open_options, remove};
 use crate::resolved_options::ResolvedOptions;
 
 /// The maximum size of a mark.
@@ -154,10 +153,6 @@ fn is_answered(record: &Record) -> bool {
     record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Answered(_)))
 }
 
-fn is_free(path: &Path) -> bool {
-    open_options().open(path).is_ok_and(|file| file.try_lock().is_ok())
-}
-
 fn read_time(path: &Path) -> Option<Millis> {
     let mut text = String::new();
     open_options().open(path).ok()?.take(TIME_BYTES_MAX).read_to_string(&mut text).ok()?;
@@ -181,19 +176,4 @@ fn lock_new(path: &Path, waits_until: Option<Millis>) -> io::Result<File> {
         remove(&beside);
     }
     named.map(|()| file)
-}
-
-fn remove(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        tracing::debug!(%error, "cannot remove the mark of an attended call");
-    }
-}
-
-/// Returns the options to open a mark. A link would lead elsewhere, and a pipe would block.
-#[expect(clippy::disallowed_methods, reason = "in our own state directory, with flags of its own")]
-fn open_options() -> OpenOptions {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(flags.bits().cast_signed());
-    options
 }
