@@ -499,9 +499,15 @@ impl Ledger for RestateLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
+        passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let key = keys::holds(&self.shared.name, tenant, session);
-        let passing = Passing { session: session.clone(), call, effects: plan.effects.clone() };
+        let passing = Passing {
+            session: session.clone(),
+            call,
+            effects: plan.effects.clone(),
+            passed_over: passed_over.to_vec(),
+        };
         Box::pin(async move {
             if passing.effects.is_empty() {
                 return Ok(None);

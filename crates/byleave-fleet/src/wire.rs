@@ -297,6 +297,9 @@ pub(crate) struct Passing {
     pub(crate) call: CallId,
     /// What it would do.
     pub(crate) effects: Vec<Effect>,
+    /// The calls that do not hold it up. A gateway of an older version does not send them.
+    #[serde(default)]
+    pub(crate) passed_over: Vec<CallId>,
 }
 
 /// Uses of a leave.

@@ -98,7 +98,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// Returns the call that a question belongs to.
     fn call_for_question(&self, question: QuestionId) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
 
-    /// Returns a call of this session that blocks this plan, if there is one.
+    /// Returns a call of this session that blocks this plan, if there is one, and none of those in `passed_over`.
     ///
     /// Such a call has asked a person, has neither ended nor been settled since, and has effects that conflict with this plan.
     fn blocking_call(
@@ -107,21 +107,8 @@ pub trait Ledger: Send + Sync + 'static {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
+        passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>>;
-
-    /// Returns what [`Ledger::blocking_call`] returns, but none of the calls in `passed_over`.
-    ///
-    /// A ledger that does not support this returns one of them again, and then it blocks.
-    fn blocking_call_except(
-        &self,
-        tenant: &TenantId,
-        session: &SessionId,
-        call: CallId,
-        plan: &Plan,
-        _passed_over: &[CallId],
-    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.blocking_call(tenant, session, call, plan)
-    }
 
     /// Returns the newest call of a tool in this session that has completed. `tool` is the tool's own name.
     ///

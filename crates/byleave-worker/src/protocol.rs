@@ -146,7 +146,14 @@ pub(crate) enum LedgerRequest {
     Lineage { tenant: TenantId, session: SessionId },
     StandingApprovals { tenant: TenantId, tool: String, now: Millis },
     CallForQuestion { question: QuestionId },
-    BlockingCall { tenant: TenantId, session: SessionId, call: CallId, effects: Vec<Effect> },
+    BlockingCall {
+        tenant: TenantId,
+        session: SessionId,
+        call: CallId,
+        effects: Vec<Effect>,
+        #[serde(default)]
+        passed_over: Vec<CallId>,
+    },
     LatestCompletedCall { tenant: TenantId, session: SessionId, tool: String },
     ResumableCalls { now: Millis, limit: usize },
 }

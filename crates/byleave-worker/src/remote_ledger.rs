@@ -239,13 +239,15 @@ impl Ledger for RemoteLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
+        passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let (tenant, session, effects) = (tenant.clone(), session.clone(), plan.effects.clone());
+        let passed_over = passed_over.to_vec();
         Box::pin(async move {
             if effects.is_empty() {
                 return Ok(None);
             }
-            self.asked(LedgerRequest::BlockingCall { tenant, session, call, effects }).await
+            self.asked(LedgerRequest::BlockingCall { tenant, session, call, effects, passed_over }).await
         })
     }
 

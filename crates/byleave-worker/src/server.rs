@@ -223,10 +223,10 @@ impl WorkerSession {
                     call => said(&call),
                 }
             }
-            LedgerRequest::BlockingCall { tenant, session, call, effects } => {
+            LedgerRequest::BlockingCall { tenant, session, call, effects, passed_over } => {
                 self.rights.check_tenant(&tenant)?;
                 let plan = Plan { effects, ..Plan::default() };
-                said(&ledger.blocking_call(&tenant, &session, call, &plan).await?)
+                said(&ledger.blocking_call(&tenant, &session, call, &plan, &passed_over).await?)
             }
             LedgerRequest::LatestCompletedCall { tenant, session, tool } => {
                 self.rights.check_tenant(&tenant)?;

@@ -54,7 +54,7 @@ impl AuditLogView {
         ] {
             let (plan, stranger) =
                 (Plan { effects: vec![effect], ..Plan::default() }, CallId::new(Uuid::now_v7()));
-            held_up_by.push(ledger.blocking_call(&tenant, &session, stranger, &plan).await?);
+            held_up_by.push(ledger.blocking_call(&tenant, &session, stranger, &plan, &[]).await?);
         }
         let mut standing: Vec<StandingApproval> = Vec::new();
         for leave in ledger.standing_approvals(&tenant, ScriptSettings::default().tool, NOW).await? {

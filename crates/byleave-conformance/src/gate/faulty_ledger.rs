@@ -212,9 +212,13 @@ impl Ledger for FaultyLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
+        passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let (tenant, session, plan) = (tenant.clone(), session.clone(), plan.clone());
-        Box::pin(async move { self.alive()?.blocking_call(&tenant, &session, call, &plan).await })
+        let passed_over = passed_over.to_vec();
+        Box::pin(
+            async move { self.alive()?.blocking_call(&tenant, &session, call, &plan, &passed_over).await },
+        )
     }
 
     fn latest_completed_call(

@@ -4,13 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use byleave_core::call::Call;
-use byleave_core::effect::{Effect, Plan};
 use byleave_core::entry::RecordEvent;
-use byleave_core::id::CallId;
 use byleave_core::outcome::Output;
 use byleave_core::refusal::Code;
 use byleave_gate::approver::{Reply, callback, callback_async};
-use byleave_gate::clock::fresh_id;
 use byleave_gate::gate::Gate;
 use byleave_gate::result::CallStatus;
 use byleave_gate::settings::GateSettings;
@@ -331,16 +328,6 @@ pub(super) async fn a_yes_whose_agent_is_gone_holds_up_nothing_after_a_minute(
             );
         }
         is_gone.store(true, Ordering::SeqCst);
-        let ledger = stage.ledger().await?;
-        let plan =
-            Plan { effects: vec![Effect::Write { path: stage.temp_dir.text("f")? }], ..Plan::default() };
-        let passed_over = [first.id];
-        let place = (&first.tenant, &first.session);
-        let by = ledger.blocking_call_except(place.0, place.1, CallId::new(fresh_id()), &plan, &passed_over);
-        if by.await? == Some(first.id) {
-            ensure!(is_blocked(&gate.resume(id).await), "a ledger that cannot pass over calls blocks");
-            continue;
-        }
         let question = waiting(gate.resume(id).await)?;
         // The claim of the call that was passed over is made once, whenever it is taken up.
         if is_answered {

@@ -368,7 +368,7 @@ pub(super) async fn a_hindered_batch_leaves_no_trace(
         "its standing approval is in force"
     );
     let stranger = CallId::new(Uuid::now_v7());
-    let held_up = ledger.blocking_call(&tenant, script.session(), stranger, &script.plan()).await?;
+    let held_up = ledger.blocking_call(&tenant, script.session(), stranger, &script.plan(), &[]).await?;
     same("the blocking call", &held_up, &Some(script.call()))?;
     ensure!(ledger.resumable_calls(NOW, 10).await?.is_empty(), "its question is closed");
 
@@ -403,7 +403,7 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> 
     }
     same("the question's call", &ledger.call_for_question(question.id).await?, &Some(waiting.call()))?;
     let later = CallId::new(Uuid::now_v7());
-    let held_up = ledger.blocking_call(waiting.tenant(), waiting.session(), later, &waiting.plan()).await?;
+    let held_up = ledger.blocking_call(waiting.tenant(), waiting.session(), later, &waiting.plan(), &[]).await?;
     same("the blocking call", &held_up, &Some(waiting.call()))?;
     let leaves = ledger.standing_approvals(running.tenant(), &given.tool, NOW).await?;
     same("the standing approvals", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;

@@ -168,7 +168,7 @@ pub(super) async fn waiting_calls_hold_up_what_conflicts(
         let what = format!("{tenant}/{session}, {effects:?}");
         let plan = Plan { effects, ..Plan::default() };
         let (tenant, session) = (TenantId::new(tenant)?, SessionId::new(session)?);
-        same(&what, &two.blocking_call(&tenant, &session, call, &plan).await?, &wanted)?;
+        same(&what, &two.blocking_call(&tenant, &session, call, &plan, &[]).await?, &wanted)?;
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ pub(super) async fn who_comes_in_is_shown_what_every_look_shows(
                     &ledger.standing_approvals(&tenant, tool, NOW).await?,
                 )?;
                 same(&what, &around.halt, &ledger.active_halt(&tenant).await?)?;
-                let by = ledger.blocking_call(&tenant, &session, stranger, &waiting.plan()).await?;
+                let by = ledger.blocking_call(&tenant, &session, stranger, &waiting.plan(), &[]).await?;
                 ensure!(around.has_pending_calls || by.is_none(), "{what}: someone is in the way unseen");
             }
         }
@@ -232,10 +232,12 @@ pub(super) async fn what_was_asked_about_holds_up_until_it_has_ended(
         let mut script = CallScript::waiting(ScriptSettings::asking())?;
         let (tenant, session) = (script.tenant().clone(), script.session().clone());
         let plan = script.plan();
-        let held_up_by = || ledger.blocking_call(&tenant, &session, stranger, &plan);
+        let held_up_by = || ledger.blocking_call(&tenant, &session, stranger, &plan, &[]);
         let holds = Some(script.call());
         ledger.append(script.batch()).await?;
         same(&format!("before {what}"), &held_up_by().await?, &holds)?;
+        let passed_over = ledger.blocking_call(&tenant, &session, stranger, &plan, &[script.call()]);
+        same(&format!("passed over before {what}"), &passed_over.await?, &None)?;
         close(&mut script)?;
         ledger.append(script.batch()).await?;
         // The call has not run yet, so a call that passed now would come before it.

@@ -65,11 +65,12 @@ impl HoldsEntity {
         ctx: SharedObjectContext<'_>,
         passing: Json<Passing>,
     ) -> HandlerResult<Json<Option<CallId>>> {
-        let Passing { session, call, effects } = passing.into_inner();
+        let Passing { session, call, effects, passed_over } = passing.into_inner();
         let plan = Plan { effects, ..Plan::default() };
         let waiting = waiting(ctx.get(session.as_str()).await?)?;
-        let holds =
-            |(other, holding): &&(CallId, Vec<Effect>)| *other != call && invariants::blocks(holding, &plan);
+        let holds = |(other, holding): &&(CallId, Vec<Effect>)| {
+            *other != call && !passed_over.contains(other) && invariants::blocks(holding, &plan)
+        };
         Ok(Json(waiting.iter().find(holds).map(|(other, _)| *other)))
     }
 }

@@ -170,7 +170,7 @@ async fn check_blocked(parts: &GateInner, desk: &WorkingRecord, plan: &Plan) -> 
     let (tenant, session) = (&heading.tenant, &heading.session);
     let mut passed_over = Vec::new();
     loop {
-        let found = parts.ledger.blocking_call_except(tenant, session, desk.call(), plan, &passed_over).await;
+        let found = parts.ledger.blocking_call(tenant, session, desk.call(), plan, &passed_over).await;
         let blocked = match found {
             Ok(None) => return None,
             Ok(Some(other)) if passed_over.contains(&other) => Ok(other),

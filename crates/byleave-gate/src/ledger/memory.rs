@@ -245,16 +245,6 @@ impl Ledger for MemoryLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
-    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.blocking_call_except(tenant, session, call, plan, &[])
-    }
-
-    fn blocking_call_except(
-        &self,
-        tenant: &TenantId,
-        session: &SessionId,
-        call: CallId,
-        plan: &Plan,
         passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let by = self.store().map(|store| {

@@ -153,8 +153,9 @@ impl Ledger for ProjectingLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
+        passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.inner.blocking_call(tenant, session, call, plan)
+        self.inner.blocking_call(tenant, session, call, plan, passed_over)
     }
 
     fn latest_completed_call(

@@ -336,8 +336,9 @@ impl Ledger for Patient {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
+        passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.inner.blocking_call(tenant, session, call, plan)
+        self.inner.blocking_call(tenant, session, call, plan, passed_over)
     }
 
     fn resumable_calls(&self, now: Millis, limit: usize) -> BoxFuture<'_, Result<Vec<CallId>, LedgerError>> {

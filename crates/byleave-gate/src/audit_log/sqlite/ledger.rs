@@ -140,16 +140,6 @@ impl Ledger for SqliteLedger {
         session: &SessionId,
         call: CallId,
         plan: &Plan,
-    ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
-        self.blocking_call_except(tenant, session, call, plan, &[])
-    }
-
-    fn blocking_call_except(
-        &self,
-        tenant: &TenantId,
-        session: &SessionId,
-        call: CallId,
-        plan: &Plan,
         passed_over: &[CallId],
     ) -> BoxFuture<'_, Result<Option<CallId>, LedgerError>> {
         let found = self.store.readers.read("cannot look up waiting calls", |connection| {

@@ -255,7 +255,7 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
         let (mut scribe, question) = waiting(&book, &name, vec![held.clone()]).await;
         let held_up = async |effect: &Effect, in_session: &str| {
             let plan = Plan { effects: vec![effect.clone()], ..Plan::default() };
-            book.blocking_call(&tenant(), &session(in_session), before.call, &plan).await.unwrap()
+            book.blocking_call(&tenant(), &session(in_session), before.call, &plan, &[]).await.unwrap()
         };
         for effect in &all {
             let expected = effect.conflicts_with(held).then_some(scribe.call);
@@ -263,7 +263,7 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
             assert_eq!(held_up(effect, "elsewhere").await, None);
         }
         let own = Plan { effects: vec![held.clone()], ..Plan::default() };
-        assert_eq!(book.blocking_call(&tenant(), &scribe.session, scribe.call, &own).await.unwrap(), None);
+        assert_eq!(book.blocking_call(&tenant(), &scribe.session, scribe.call, &own, &[]).await.unwrap(), None);
         scribe.answer(&question, Answer::No { feedback: None }).settle();
         scribe.append(&book).await.unwrap();
         assert_eq!(held_up(&unknown(), &name).await, None, "it waits no more");
@@ -278,9 +278,9 @@ async fn a_later_call_holds_up_no_earlier_one() {
     early.ruled(Verdict::Allow, None).append(&book).await.unwrap();
     let (late, _) = waiting(&book, "s", write_to("/w/a")).await;
     let plan = Plan { effects: write_to("/w/a"), ..Plan::default() };
-    assert_eq!(book.blocking_call(&tenant(), &session("s"), early.call, &plan).await.unwrap(), None);
+    assert_eq!(book.blocking_call(&tenant(), &session("s"), early.call, &plan, &[]).await.unwrap(), None);
     let fresh = RecordWriter::new("s", Vec::new()).call;
-    assert_eq!(book.blocking_call(&tenant(), &session("s"), fresh, &plan).await.unwrap(), Some(late.call));
+    assert_eq!(book.blocking_call(&tenant(), &session("s"), fresh, &plan, &[]).await.unwrap(), Some(late.call));
 }
 
 #[tokio::test]
