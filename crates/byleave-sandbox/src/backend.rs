@@ -90,12 +90,9 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
     let beneath_writable =
         |path: &std::path::PathBuf| directly_writable.iter().any(|writable| path.starts_with(writable));
     match guarantee {
-        Guarantee::WritesConfined if landlock < TRUNCATION_SINCE => Enforcement::Partial(
-            "the command can truncate files outside the writable paths, and change their modes, owners and times".into(),
-        ),
-        Guarantee::WritesConfined => Enforcement::Partial(
-            "the command can change modes, owners, times and attributes outside the writable paths".into(),
-        ),
+        Guarantee::WritesConfined if landlock < TRUNCATION_SINCE => {
+            Enforcement::Partial("the command can truncate files outside the writable paths".into())
+        }
         Guarantee::WritesLockedTwice => Enforcement::Unavailable("only Landlock enforces it, without mounts".into()),
         Guarantee::SecretsHidden
             if files.hidden.iter().any(beneath_writable)

@@ -218,6 +218,9 @@ pub const REPORT_SOCKET: u32 = 5;
 /// A terminal was created. The descriptor of its outer end is attached.
 pub const REPORT_TERMINAL: u32 = 6;
 
+/// The filter was installed. The descriptor through which its calls are answered is attached.
+pub const REPORT_LISTENER: u32 = 8;
+
 /// The steps of the first process, as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

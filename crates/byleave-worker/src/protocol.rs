@@ -136,16 +136,42 @@ pub(crate) struct WorkerHello {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LedgerRequest {
-    Load { call: CallId },
-    LookupIncoming { call: CallId, tenant: TenantId, session: SessionId, tool: String, now: Millis },
+    Load {
+        call: CallId,
+    },
+    LookupIncoming {
+        call: CallId,
+        tenant: TenantId,
+        session: SessionId,
+        tool: String,
+        now: Millis,
+    },
     Append(Box<WireAppend>),
-    Content { call: CallId, content_ref: ContentRef },
-    Interrupt { call: CallId, attempt: AttemptId, at: Millis },
+    Content {
+        call: CallId,
+        content_ref: ContentRef,
+    },
+    Interrupt {
+        call: CallId,
+        attempt: AttemptId,
+        at: Millis,
+    },
     RecordAdminAction(Box<AdminAction>),
-    ActiveHalt { tenant: TenantId },
-    Lineage { tenant: TenantId, session: SessionId },
-    StandingApprovals { tenant: TenantId, tool: String, now: Millis },
-    CallForQuestion { question: QuestionId },
+    ActiveHalt {
+        tenant: TenantId,
+    },
+    Lineage {
+        tenant: TenantId,
+        session: SessionId,
+    },
+    StandingApprovals {
+        tenant: TenantId,
+        tool: String,
+        now: Millis,
+    },
+    CallForQuestion {
+        question: QuestionId,
+    },
     BlockingCall {
         tenant: TenantId,
         session: SessionId,
@@ -154,8 +180,15 @@ pub(crate) enum LedgerRequest {
         #[serde(default)]
         passed_over: Vec<CallId>,
     },
-    LatestCompletedCall { tenant: TenantId, session: SessionId, tool: String },
-    ResumableCalls { now: Millis, limit: usize },
+    LatestCompletedCall {
+        tenant: TenantId,
+        session: SessionId,
+        tool: String,
+    },
+    ResumableCalls {
+        now: Millis,
+        limit: usize,
+    },
 }
 
 impl LedgerRequest {

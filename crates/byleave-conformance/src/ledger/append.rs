@@ -403,7 +403,8 @@ pub(super) async fn everything_outlives_a_restart(bench: &dyn LedgerHarness) -> 
     }
     same("the question's call", &ledger.call_for_question(question.id).await?, &Some(waiting.call()))?;
     let later = CallId::new(Uuid::now_v7());
-    let held_up = ledger.blocking_call(waiting.tenant(), waiting.session(), later, &waiting.plan(), &[]).await?;
+    let held_up =
+        ledger.blocking_call(waiting.tenant(), waiting.session(), later, &waiting.plan(), &[]).await?;
     same("the blocking call", &held_up, &Some(waiting.call()))?;
     let leaves = ledger.standing_approvals(running.tenant(), &given.tool, NOW).await?;
     same("the standing approvals", &leaves.iter().map(|leave| (**leave).clone()).collect(), &vec![given])?;

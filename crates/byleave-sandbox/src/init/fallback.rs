@@ -5,14 +5,14 @@
 //! every process it may signal kills only those that the command started.
 
 use super::{
-    GARBLED, InitCommand, InitError, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP,
+    GARBLED, InitCommand, InitError, LEASH, Never, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAPBSET_DROP,
     PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECUREBITS, SECUREBITS, at, attend, become_command, harden,
-    not_known, report, run_fault, start, syscalls,
+    message, not_known, report, run_fault, start, syscalls,
 };
 use crate::plan_format::{
-    InitProcessStep, PlanReader, REPORT_NOT_STARTED, REPORT_READY, REQUEST_DESCRIPTORS,
+    InitProcessStep, PlanReader, REPORT_LISTENER, REPORT_NOT_STARTED, REPORT_READY, REQUEST_DESCRIPTORS,
 };
-use crate::syscall::{EINVAL, Errno, close_from, drop_capabilities, exit, prctl, set_blocked_signals};
+use crate::syscall::{EINVAL, Errno, close, close_from, drop_capabilities, exit, prctl, set_blocked_signals};
 
 const EPERM: Errno = Errno(1);
 const PR_SET_CHILD_SUBREAPER: usize = 36;
@@ -26,7 +26,7 @@ const REFER: u64 = 1 << 13;
 pub(super) fn run_inner(plan: &mut PlanReader<'_>, command: &InitCommand<'_>) -> Result<Never, InitError> {
     close_from(REQUEST_DESCRIPTORS, 0).map_err(at(InitProcessStep::Read))?;
     let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
-    harden(plan, capabilities_left)?;
+    harden(plan, capabilities_left, syscalls::filter)?;
     report([REPORT_READY, 0, 0, 0], 0);
     start(command, mounts, not_known)
 }
@@ -46,7 +46,7 @@ pub(super) fn run_without_namespaces(
     let children = syscalls::child_signals().map_err(&fault)?;
     let started = syscalls::fork().map_err(&fault)?;
     if started == 0 {
-        if let Err(fault) = harden(plan, capabilities_left) {
+        if let Err(fault) = harden(plan, capabilities_left, supervised_filter) {
             run_fault(&fault);
         }
         let Err(errno) = become_command(command, None);
@@ -55,6 +55,13 @@ pub(super) fn run_without_namespaces(
     }
     prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(InitProcessStep::Dumpable))?;
     attend(started, None, children, || end_all(apart), not_known)
+}
+
+/// Installs the filter, and passes the descriptor through which its calls are answered to the launcher.
+fn supervised_filter(program: &[u8]) -> Result<(), Errno> {
+    let listener = syscalls::supervised_filter(program)?;
+    syscalls::send_with_descriptor(LEASH, &message([REPORT_LISTENER, 0, 0, 0], 0), listener);
+    close(listener)
 }
 
 /// Enters a domain that confines signals, if this kernel supports it. Returns whether it does.

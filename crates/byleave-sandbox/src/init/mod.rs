@@ -95,7 +95,7 @@ fn live() -> Result<Never, InitError> {
         PlanPart::Whole | PlanPart::Session | PlanPart::Command => {}
     }
     let mounts = syscalls::own_mounts().map_err(at(InitProcessStep::Start))?;
-    harden(&mut plan, capabilities)?;
+    harden(&mut plan, capabilities, syscalls::filter)?;
     // The counters of a shared network say nothing about this command.
     let unrouted = if part == PlanPart::Whole { network::count_unrouted } else { not_known };
     start(&command, mounts, unrouted)
@@ -107,7 +107,11 @@ const fn not_known() -> u32 {
 }
 
 /// Drops all privileges.
-fn harden(plan: &mut PlanReader<'_>, capabilities: fn() -> Result<(), Errno>) -> Result<(), InitError> {
+fn harden(
+    plan: &mut PlanReader<'_>,
+    capabilities: fn() -> Result<(), Errno>,
+    filter: fn(&[u8]) -> Result<(), Errno>,
+) -> Result<(), InitError> {
     // The order matters. Limits are set while there are capabilities for them. Capabilities are dropped before the filter, which
     // allows everything that dropping needs. `no_new_privs` comes before Landlock and the filter, because the kernel requires it
     // of unprivileged processes.
@@ -115,7 +119,7 @@ fn harden(plan: &mut PlanReader<'_>, capabilities: fn() -> Result<(), Errno>) ->
     capabilities().map_err(at(InitProcessStep::Capabilities))?;
     prctl(PR_SET_NO_NEW_PRIVS, [1, 0, 0, 0]).map_err(at(InitProcessStep::NoNewPrivileges))?;
     landlock(plan)?;
-    syscalls::filter(plan.bytes().ok_or(GARBLED)?).map_err(at(InitProcessStep::Filter))?;
+    filter(plan.bytes().ok_or(GARBLED)?).map_err(at(InitProcessStep::Filter))?;
     // From here on no process inside can inspect this one, although it has the same user id.
     prctl(PR_SET_DUMPABLE, [0; 4]).map_err(at(InitProcessStep::Dumpable)).map(drop)
 }

@@ -243,6 +243,16 @@ pub(super) fn landlock_enter(ruleset: i32) -> Result<(), Errno> {
 
 /// Installs a filter with eight bytes per instruction.
 pub(super) fn filter(program: &[u8]) -> Result<(), Errno> {
+    install_filter(program, 0).map(drop)
+}
+
+/// Installs a filter of which some calls wait for a supervisor. Returns the descriptor through which it answers.
+pub(super) fn supervised_filter(program: &[u8]) -> Result<i32, Errno> {
+    const NEW_LISTENER: usize = 1 << 3;
+    fd_from_result(install_filter(program, NEW_LISTENER)?)
+}
+
+fn install_filter(program: &[u8], flags: usize) -> Result<usize, Errno> {
     #[repr(C)]
     struct BpfProgram {
         length: u16,
@@ -251,7 +261,7 @@ pub(super) fn filter(program: &[u8]) -> Result<(), Errno> {
     const SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(program.len() / 8).map_err(|_| EINVAL)?;
     let program = BpfProgram { length, instructions: program.as_ptr() };
-    checked_syscall!(number::SECCOMP, [SET_MODE_FILTER, 0, (&raw const program) as usize, 0, 0, 0]).map(drop)
+    checked_syscall!(number::SECCOMP, [SET_MODE_FILTER, flags, (&raw const program) as usize, 0, 0, 0])
 }
 
 /// Starts a new session without a terminal.

@@ -4,6 +4,7 @@
 
 mod command_proxy;
 mod home;
+mod metadata_supervisor;
 mod root_only;
 
 use std::fs;
@@ -12,11 +13,13 @@ use std::path::{Path, PathBuf};
 
 use byleave_files::own;
 
+use super::init_report::{self, InitMessage};
 use super::process::{InitProcess, spawn_as};
 use super::running::{RunClock, RunningCommand};
 use super::stdio::ChildStdio;
 use super::temp_dir::CommandTempDir;
 use command_proxy::CommandProxy;
+pub(super) use metadata_supervisor::MetadataSupervisor;
 
 use super::{
     IndexCache, LaunchError, NetworkBridge, RunAs, ThisHost, embedded_init, internal_error, owner_on_disk,
@@ -26,6 +29,7 @@ use crate::clone3;
 use crate::confinement::{Confinement, CopySource, FileConfinement};
 use crate::net::egress::Egress;
 use crate::plan::{CommandSpec, LaunchPlan};
+use crate::plan_format::REPORT_LISTENER;
 
 /// Starts a command behind Landlock and the filter alone. Root stays root, without any capability.
 pub(crate) fn start(
@@ -72,6 +76,12 @@ pub(crate) fn start(
     let leash = ends.control_socket.try_clone().map_err(internal_error("copying a descriptor"))?;
     let process = InitProcess { pidfd, is_child: true, control_socket: Some(leash) };
     let mut running = ends.into_running(process, None, plan, clock, tripwire);
+    let listener = match init_report::read_message(&running.control_socket, &running.plan)? {
+        Some(InitMessage { words: [REPORT_LISTENER, ..], descriptor: Some(listener), .. }) => listener,
+        _ => return Err(LaunchError::InvalidReport),
+    };
+    let writable = confinement.files.writable.iter().chain([&scratch.path]).cloned().collect::<Vec<_>>();
+    running.supervisor = Some(MetadataSupervisor::start(listener, &writable, identity.uid)?);
     running.temp_dir = Some(scratch);
     running.network = network.map(CommandProxy::into_network);
     Ok(running)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::init_report::{self, CommandEnd, InitMessage};
+use super::landlock_only::MetadataSupervisor;
 use super::network_bridge::CommandNetwork;
 use super::process::{InitProcess, Stopper, process_id};
 use super::resource_monitor::ResourceMonitor;
@@ -39,6 +40,8 @@ pub struct RunningCommand {
     /// The ports of the sandbox itself.
     pub(super) own_ports: BTreeSet<u16>,
     pub(super) is_finished: bool,
+    /// Ended after the processes.
+    pub(super) supervisor: Option<MetadataSupervisor>,
     /// Removed with the command.
     pub(super) temp_dir: Option<CommandTempDir>,
 }

@@ -98,6 +98,7 @@ impl ChildStdio {
             own_ports: std::collections::BTreeSet::new(),
             is_finished: false,
             temp_dir: None,
+            supervisor: None,
         }
     }
 }

@@ -24,7 +24,7 @@ impl Arch {
     pub const CURRENT: Self = Self::X86_64;
     /// The architecture that this program was compiled for.
     #[cfg(target_arch = "aarch64")]
-    pub const HERE: Self = Self::Aarch64;
+    pub const CURRENT: Self = Self::Aarch64;
 
     const fn audit(self) -> u32 {
         match self {
@@ -62,7 +62,8 @@ pub fn compile(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
     compile_groups(arch, GROUPS.iter())
 }
 
-/// Compiles the filter for a command without its own namespaces. Calls that namespaces would isolate are not available.
+/// Compiles the filter for a command without its own namespaces. Calls that namespaces would isolate are not available. The filter
+/// must be installed with a listener, for the calls that a supervisor performs.
 pub fn compile_without_namespaces(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
     compile_groups(arch, GROUPS.iter().chain(WITHOUT_NAMESPACES))
 }
@@ -70,6 +71,14 @@ pub fn compile_without_namespaces(arch: Arch) -> Result<SyscallFilter, JumpTooLo
 /// Does the same for a command with TCP sockets, which Landlock confines to ports.
 pub fn compile_with_tcp(arch: Arch) -> Result<SyscallFilter, JumpTooLongError> {
     compile_groups(arch, GROUPS.iter().chain(WITHOUT_NAMESPACES).chain(WITH_TCP))
+}
+
+/// Returns the name of a call that a supervisor performs.
+pub(crate) fn supervised_call(arch: Arch, number: u32) -> Option<&'static str> {
+    let supervised =
+        WITHOUT_NAMESPACES.iter().filter(|group| matches!(group.action, SyscallAction::Supervise));
+    let call = supervised.flat_map(|group| group.calls).find(|call| call.number(arch) == Some(number))?;
+    Some(call.name)
 }
 
 /// Compiles the filter in two parts, of which the stricter one applies to every call. The first is for the first process of a
@@ -123,7 +132,6 @@ fn compile_answers(arch: Arch, refusals: &[(u32, SyscallAction)]) -> Result<Sysc
 /// A system call by its numbers.
 #[derive(Clone, Copy, Debug)]
 struct Syscall {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for people who read the table, and for tests"))]
     name: &'static str,
     x86_64: Option<u32>,
     aarch64: Option<u32>,
@@ -176,6 +184,8 @@ enum SyscallAction {
     BoundPairs {
         errno: u16,
     },
+    /// Asks the supervisor, which performs the call itself or refuses it.
+    Supervise,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +205,7 @@ const JSET: u16 = 0x45;
 const RET: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
+const USER_NOTIFICATION: u32 = 0x7fc0_0000;
 const ENOSYS: u16 = 38;
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCH: u32 = 4;
@@ -249,10 +260,12 @@ fn bucket(refusals: &[(u32, SyscallAction)]) -> Result<Vec<Instruction>, JumpToo
     let mut comparisons = Vec::new();
     for (at, (number, answer)) in refusals.iter().enumerate() {
         // A plain action is shared by all calls that have it.
-        let place = match answer {
-            SyscallAction::Refuse(errno) => tail.iter().position(|given| *given == ret(refusal(*errno))),
+        let plain = match answer {
+            SyscallAction::Refuse(errno) => Some(refusal(*errno)),
+            SyscallAction::Supervise => Some(USER_NOTIFICATION),
             _ => None,
         };
+        let place = plain.and_then(|plain| tail.iter().position(|given| *given == ret(plain)));
         let place = place.unwrap_or_else(|| {
             let end = tail.len();
             tail.extend(answer.instructions());
@@ -270,6 +283,7 @@ impl SyscallAction {
         let near = |code, then, otherwise, k| Instruction { code, then, otherwise, k };
         match self {
             Self::Refuse(errno) => vec![ret(refusal(errno))],
+            Self::Supervise => vec![ret(USER_NOTIFICATION)],
             Self::RefuseBits { argument: index, bits, errno } => {
                 vec![argument(index), near(JSET, 0, 1, bits), ret(refusal(errno)), ret(ALLOW)]
             }

@@ -254,8 +254,66 @@ pub(super) const NEEDED_BEFORE_START: &[Syscall] = &[
     call("openat2", 437, 437),
 ];
 
+/// Typing into a terminal as above, and what changes a file through a descriptor that may only read it: its flags
+/// (`FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION`, `FS_IOC_SET_ENCRYPTION_POLICY`, `FS_IOC_ENABLE_VERITY`),
+/// and the subvolumes of btrfs (`SNAP_CREATE`, `SUBVOL_CREATE`, `SNAP_DESTROY`, each with its second version, `SUBVOL_SETFLAGS`).
+const UNCONFINED_CHANGES: &[u32] = &[
+    0x5412,
+    0x541c,
+    0x541d,
+    0x5423,
+    0x4008_6602,
+    0x4004_6602,
+    0x401c_5820,
+    0x4008_7602,
+    0x800c_6613,
+    0x4080_6685,
+    0x5000_9401,
+    0x5000_940e,
+    0x5000_940f,
+    0x5000_9417,
+    0x5000_9418,
+    0x5000_943f,
+    0x4008_941a,
+];
+
 /// Further refusals without namespaces: calls that would reach the network, sockets and shared memory of other processes.
 pub(super) const WITHOUT_NAMESPACES: &[SyscallGroup] = &[
+    SyscallGroup {
+        reason: "Landlock confines no changes of modes, owners, times and attributes; the supervisor performs them beneath the writable \
+                 paths",
+        action: SyscallAction::Supervise,
+        calls: &[
+            x86("chmod", 90),
+            call("fchmod", 91, 52),
+            call("fchmodat", 268, 53),
+            call("fchmodat2", 452, 452),
+            x86("chown", 92),
+            call("fchown", 93, 55),
+            x86("lchown", 94),
+            call("fchownat", 260, 54),
+            x86("utime", 132),
+            x86("utimes", 235),
+            x86("futimesat", 261),
+            call("utimensat", 280, 88),
+            call("setxattr", 188, 5),
+            call("lsetxattr", 189, 6),
+            call("fsetxattr", 190, 7),
+            call("removexattr", 197, 14),
+            call("lremovexattr", 198, 15),
+            call("fremovexattr", 199, 16),
+        ],
+    },
+    SyscallGroup {
+        reason: "the same; programs fall back to the older calls",
+        action: SyscallAction::Refuse(ENOSYS),
+        calls: &[call("setxattrat", 463, 463), call("removexattrat", 466, 466)],
+    },
+    SyscallGroup {
+        reason: "Landlock confines no other calls of `ioctl` on files, and these change them",
+        action: SyscallAction::RefuseValues { argument: 1, values: UNCONFINED_CHANGES, errno: EPERM },
+        calls: &[call("ioctl", 16, 29)],
+    },
     SyscallGroup {
         reason: "any socket could reach another process: there is no network namespace, and a local socket is opened by its path",
         action: SyscallAction::Refuse(EAFNOSUPPORT),

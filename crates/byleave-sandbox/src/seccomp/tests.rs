@@ -9,6 +9,7 @@ enum FilterDecision {
     Allow,
     Errno(u32),
     Kill,
+    Supervise,
 }
 
 fn decide(filter: &SyscallFilter, arch: u32, number: u32, args: [u64; 6]) -> FilterDecision {
@@ -34,6 +35,7 @@ fn decide(filter: &SyscallFilter, arch: u32, number: u32, args: [u64; 6]) -> Fil
             JSET => at += branch(accumulator & k != 0),
             RET if k == ALLOW => return FilterDecision::Allow,
             RET if k == KILL_PROCESS => return FilterDecision::Kill,
+            RET if k == USER_NOTIFICATION => return FilterDecision::Supervise,
             RET => return FilterDecision::Errno(k & 0xffff),
             code => panic!("an instruction that is never written: {code:#x}"),
         }

@@ -208,7 +208,7 @@ fn the_highest_rung_that_gives_everything_is_taken_or_none() {
     let refused = probe.run(&asked, &bash("true")).unwrap_err();
     let LaunchError::Unenforceable(lacking) = &refused else { panic!("{refused}") };
     let names: Vec<&str> = lacking.missing.iter().map(|(guarantee, _)| guarantee.name()).collect();
-    let expected = ["writes-confined", "writes-locked-twice", "processes-apart", "privileges-dropped"];
+    let expected = ["writes-locked-twice", "processes-apart", "privileges-dropped"];
     assert_eq!(names, expected);
     asked.waived.extend(lacking.missing.iter().map(|(guarantee, _)| *guarantee));
     assert_eq!(probe.run(&asked, &bash("exit 3")).unwrap().status, CommandStatus::Exited(3));
@@ -259,7 +259,6 @@ fn copied(folder: &std::path::Path) -> Confinement {
     confinement.files.hidden = vec![workspace.join(".env"), folder.join("store")];
     confinement.files.copies = vec![CopiedPath { root: workspace, source: CopySource::Tree { path: tree } }];
     confinement.waived = [
-        Guarantee::WritesConfined,
         Guarantee::WritesLockedTwice,
         Guarantee::ProcessesApart,
         Guarantee::PrivilegesDropped,
@@ -289,4 +288,127 @@ fn without_namespaces_a_command_works_at_the_path_of_its_copy() {
     fs::write(tree.join(".env"), "secret").unwrap();
     let refused = backend::start_on(Backend::Landlock, &confinement, &bash("true"), RunAs::Caller);
     assert!(matches!(refused, Err(LaunchError::HiddenInCopy(path)) if path == folder.join("w/.env")));
+}
+
+/// Changes modes, owners, times and attributes in every way that Python has, and prints those that were refused.
+const CHANGES: &str = r#"
+import fcntl, os, struct, sys
+def tries(what, change):
+    try:
+        change()
+    except OSError as error:
+        print(what, error.errno)
+def change_all(path, name):
+    directory, entry = os.path.split(path)
+    at, fd = os.open(directory, os.O_PATH), os.open(path, os.O_RDONLY)
+    tries("chmod", lambda: os.chmod(path, 0o601))
+    tries("fchmod", lambda: os.fchmod(fd, 0o601))
+    tries("fchmodat", lambda: os.chmod(entry, 0o601, dir_fd=at))
+    tries("own-fd", lambda: os.chmod("/proc/self/fd/%d" % fd, 0o601))
+    tries("chown", lambda: os.chown(path, os.getuid(), -1))
+    tries("fchown", lambda: os.fchown(fd, -1, os.getgid()))
+    tries("lchown", lambda: os.lchown(path, -1, -1))
+    tries("utime", lambda: os.utime(path, (5, 6)))
+    tries("utime-fd", lambda: os.utime(fd, (5, 6)))
+    tries("utime-now", lambda: os.utime(path))
+    tries("utime-at", lambda: os.utime(entry, (5, 6), dir_fd=at, follow_symlinks=False))
+    tries("setxattr", lambda: os.setxattr(path, "user.byleave", b"x"))
+    tries("fsetxattr", lambda: os.setxattr(fd, "user.byleave", b"y"))
+    tries("removexattr", lambda: os.removexattr(path, "user.byleave"))
+    print(name, "done")
+change_all(sys.argv[1], "inside")
+os.symlink(sys.argv[2], "link")
+for path in [sys.argv[2], os.path.abspath("link"), os.path.relpath(sys.argv[2])]:
+    change_all(path, "outside")
+os.chdir(os.path.dirname(sys.argv[2]))
+change_all("./" + os.path.basename(sys.argv[2]), "outside")
+fd = os.open(sys.argv[2], os.O_RDONLY)
+tries("flags", lambda: fcntl.ioctl(fd, 0x40086602, struct.pack("l", 0x40)))
+tries("set-id", lambda: os.chmod(sys.argv[1], 0o4755))
+tries("privileges", lambda: os.setxattr(sys.argv[1], "security.capability", b"x" * 20))
+"#;
+
+/// Returns what a change of a file leaves: mode, owner, time of modification, attributes.
+fn metadata_of(path: &std::path::Path) -> (u32, u32, i64, usize) {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = fs::metadata(path).unwrap();
+    let attributes = rustix::fs::listxattr(path, &mut [0u8; 0][..]).unwrap_or_default();
+    (found.mode(), found.uid(), found.mtime(), attributes)
+}
+
+fn confines_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let mut confinement = copied(&folder);
+    let outside = folder.join("outside");
+    fs::create_dir(&outside).unwrap();
+    let (inside, outside) = (folder.join("store/tree/a"), outside.join("a"));
+    fs::write(&outside, "outside").unwrap();
+    let ReadScope::Only(readable) = &mut confinement.files.readable else { panic!("all is readable") };
+    readable.push(outside.parent().unwrap().to_path_buf());
+    let before = metadata_of(&outside);
+    let command = CommandSpec {
+        argv: ["python3", "-c", CHANGES, inside.to_str().unwrap(), outside.to_str().unwrap()]
+            .map(Into::into)
+            .into(),
+        ..CommandSpec::default()
+    };
+    let outcome = backend::start_on(Backend::Landlock, &confinement, &command, RunAs::Caller).unwrap();
+    let outcome = outcome.finish().unwrap();
+    let printed = text(&outcome.stdout);
+    let (in_copy, rest) = printed.split_once("inside done\n").unwrap_or_else(|| panic!("{outcome:?}"));
+    assert_eq!(in_copy, "", "all of it works on a copy");
+    let refused: Vec<&str> = rest.lines().filter(|line| line.ends_with(" 1")).collect();
+    // The link itself is in the copy: its own owner and times can be changed.
+    let allowed = ["lchown", "utime-at"];
+    for what in [
+        "chmod",
+        "fchmod",
+        "fchmodat",
+        "own-fd",
+        "chown",
+        "fchown",
+        "utime",
+        "utime-fd",
+        "utime-now",
+        "setxattr",
+        "fsetxattr",
+    ] {
+        let count = refused.iter().filter(|line| line.split(' ').next() == Some(what)).count();
+        assert_eq!(count, 4, "{what}: {printed}");
+    }
+    for what in allowed {
+        let count = refused.iter().filter(|line| line.split(' ').next() == Some(what)).count();
+        assert_eq!(count, 3, "{what}: {printed}");
+    }
+    for what in ["flags 1", "set-id 1", "privileges 1"] {
+        assert!(refused.contains(&what), "{what}: {printed}");
+    }
+    assert_eq!(rest.matches("outside done").count(), 4, "{printed}");
+    assert_eq!(metadata_of(&outside), before);
+    assert_eq!(metadata_of(&inside).0 & 0o7777, 0o601);
+    assert_eq!(metadata_of(&inside).2, 6);
+}
+
+// req: E2
+#[test]
+fn without_namespaces_modes_owners_times_and_attributes_change_only_on_the_copy() {
+    confines_metadata();
+    // If this is root, another user as well.
+    unprivileged_as_own_user(
+        "ladder::without_namespaces_modes_owners_times_and_attributes_change_only_on_the_copy",
+    );
+}
+
+// req: E2
+#[test]
+fn without_namespaces_archives_and_copies_keep_modes_and_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let script = "cd .. && mkdir t && echo x >t/run && chmod 751 t/run && touch -d 2001-02-03T04:05:06Z t/run && tar cf t.tar t && rm -r t && tar xpf t.tar && \
+        cp -a t u && stat -c '%a %Y' t/run u/run && python3 -c 'import shutil; shutil.copy2(\"u/run\", \"v\")' && stat -c '%a %Y' v && install -m 640 v w && stat -c %a w";
+    let outcome = backend::start_on(Backend::Landlock, &copied(&folder), &bash(script), RunAs::Caller);
+    let outcome = outcome.unwrap().finish().unwrap();
+    let expected = "751 981173106\n751 981173106\n751 981173106\n640\n";
+    assert_eq!((text(&outcome.stdout).as_str(), text(&outcome.stderr).as_str()), (expected, ""));
 }

@@ -133,10 +133,10 @@ fn what_landlock_cannot_give_is_waived_by_name_or_by_a_trusted_container() {
         ] {
             let played = world("", container).bash("echo ran", &[yes()]).await;
             assert!(!played.result.is_success(), "{}", played.text());
-            for part in ["`writes-confined`", "`processes-apart`", expected] {
+            for part in ["`writes-locked-twice`", "`processes-apart`", expected] {
                 assert!(played.text().contains(part), "{part}: {}", played.text());
             }
-            for given in ["`secrets-hidden`", "`protected-kept`", "`network-confined`"] {
+            for given in ["`writes-confined`", "`secrets-hidden`", "`protected-kept`", "`network-confined`"] {
                 assert!(!played.text().contains(given), "{given}: {}", played.text());
             }
         }

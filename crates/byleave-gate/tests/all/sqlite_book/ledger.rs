@@ -263,7 +263,10 @@ async fn a_waiting_call_holds_up_what_conflicts_with_it() {
             assert_eq!(held_up(effect, "elsewhere").await, None);
         }
         let own = Plan { effects: vec![held.clone()], ..Plan::default() };
-        assert_eq!(book.blocking_call(&tenant(), &scribe.session, scribe.call, &own, &[]).await.unwrap(), None);
+        assert_eq!(
+            book.blocking_call(&tenant(), &scribe.session, scribe.call, &own, &[]).await.unwrap(),
+            None
+        );
         scribe.answer(&question, Answer::No { feedback: None }).settle();
         scribe.append(&book).await.unwrap();
         assert_eq!(held_up(&unknown(), &name).await, None, "it waits no more");
@@ -280,7 +283,10 @@ async fn a_later_call_holds_up_no_earlier_one() {
     let plan = Plan { effects: write_to("/w/a"), ..Plan::default() };
     assert_eq!(book.blocking_call(&tenant(), &session("s"), early.call, &plan, &[]).await.unwrap(), None);
     let fresh = RecordWriter::new("s", Vec::new()).call;
-    assert_eq!(book.blocking_call(&tenant(), &session("s"), fresh, &plan, &[]).await.unwrap(), Some(late.call));
+    assert_eq!(
+        book.blocking_call(&tenant(), &session("s"), fresh, &plan, &[]).await.unwrap(),
+        Some(late.call)
+    );
 }
 
 #[tokio::test]
