@@ -128,7 +128,8 @@ fn given_by_landlock(landlock: u32, confinement: &Confinement, guarantee: Guaran
         ),
         Guarantee::TmpLimited => Enforcement::Unavailable("temporary files are on a disk of this machine".into()),
         // Sockets and shared memory do not exist here. The other guarantees depend on nothing that is missing.
-        Guarantee::SecretsHidden
+        Guarantee::WritesConfined
+        | Guarantee::SecretsHidden
         | Guarantee::ProtectedKept
         | Guarantee::HomeHidden
         | Guarantee::ReadsConfined

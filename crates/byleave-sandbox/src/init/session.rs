@@ -112,7 +112,7 @@ fn wait_parked(mut plan: PlanReader<'static>, number: u64) -> Result<Never, Init
     syscalls::attach(processes, c"/proc", OnMissing::Fault).map_err(at(InitProcessStep::Mount))?;
     let mounts = syscalls::own_mounts().map_err(&fault)?;
     InitCommand::read(&mut plan).ok_or(GARBLED)?;
-    harden(&mut plan, capabilities)?;
+    harden(&mut plan, capabilities, syscalls::filter)?;
     let own = syscalls::own_descriptor().map_err(&fault)?;
     set_sched_priority(SchedPriority::Normal).map_err(&fault)?;
     let Some((requested, None)) = syscalls::receive(LEASH).and_then(requested) else { exit(0) };
