@@ -121,8 +121,8 @@ pub(super) struct InitMessage {
 
 /// Waits for the next message from inside. `None` if none comes. A reported failure is an error.
 pub(super) fn read_message(leash: &OwnedFd, plan: &LaunchPlan) -> Result<Option<InitMessage>, LaunchError> {
-    // A process that reports nothing for this long has failed.
-    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+    // A process that reports nothing for this long has failed, also on a busy machine.
+    let patience = Timespec { tv_sec: 60, tv_nsec: 0 };
     loop {
         match poll(&mut [PollFd::new(leash, PollFlags::IN)], Some(&patience)) {
             Err(Errno::INTR) => {}

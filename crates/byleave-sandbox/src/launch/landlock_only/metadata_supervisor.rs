@@ -8,7 +8,6 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
@@ -37,9 +36,8 @@ const XATTR_NAMESPACES: [&[u8]; 2] = [b"user.", b"system.posix_acl_"];
 /// Answers the calls of one command in a thread of its own. Dropping it ends the thread; calls that come later fail.
 #[derive(Debug)]
 pub(crate) struct MetadataSupervisor {
-    thread: Option<JoinHandle<()>>,
-    /// Closed to end the thread.
-    stop: Option<OwnedFd>,
+    /// Closed to end the thread. Nobody waits for it: it may be opening a file of a server that does not answer.
+    _stop: OwnedFd,
 }
 
 impl MetadataSupervisor {
@@ -51,16 +49,8 @@ impl MetadataSupervisor {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| failed()(errno.into()))?;
         let server = Server { listener, roots, user, is_root: rustix::process::geteuid().is_root() };
         let thread = std::thread::Builder::new().name("byleave-metadata".into());
-        let thread = thread.spawn(move || server.serve(&stopped)).map_err(failed())?;
-        Ok(Self { thread: Some(thread), stop: Some(stop) })
-    }
-}
-
-impl Drop for MetadataSupervisor {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        // The thread ends without a result, and it does not panic.
-        self.thread.take().map(JoinHandle::join).transpose().unwrap_or_default();
+        thread.spawn(move || server.serve(&stopped)).map_err(failed())?;
+        Ok(Self { _stop: stop })
     }
 }
 
