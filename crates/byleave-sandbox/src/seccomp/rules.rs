@@ -325,6 +325,21 @@ pub(super) const WITHOUT_NAMESPACES: &[SyscallGroup] = &[
         calls: &[call("socketpair", 53, 199)],
     },
     SyscallGroup {
+        reason: "how other processes of the user are scheduled, which has no wall but a process namespace; a thread changes its own",
+        action: SyscallAction::AllowValues { argument: 0, values: &[0], errno: EPERM },
+        calls: &[
+            call("sched_setaffinity", 203, 122),
+            call("sched_setscheduler", 144, 119),
+            call("sched_setparam", 142, 118),
+            call("sched_setattr", 314, 274),
+        ],
+    },
+    SyscallGroup {
+        reason: "the same; `who` is the second argument",
+        action: SyscallAction::AllowValues { argument: 1, values: &[0], errno: EPERM },
+        calls: &[call("setpriority", 141, 140), call("ioprio_set", 251, 30)],
+    },
+    SyscallGroup {
         reason: "shared memory, semaphores and queues are shared by all users",
         action: SyscallAction::Refuse(ENOSYS),
         calls: &[

@@ -185,3 +185,36 @@ fn in_two_parts_it_refuses_what_it_refuses_in_one() {
         assert!(parts[1].instructions.len() <= 20, "{arch:?}: small enough to be worth it");
     }
 }
+
+// req: E2
+#[test]
+fn without_namespaces_a_supervisor_answers_what_landlock_does_not_confine() {
+    for arch in [Arch::X86_64, Arch::Aarch64] {
+        for filter in [compile_without_namespaces(arch), compile_with_tcp(arch)] {
+            let filter = filter.unwrap();
+            let mut names = Vec::new();
+            for number in 0..=NEWEST_SYSCALL {
+                let asks = decide(&filter, arch.audit(), number, [0, 0o4755, 0o4755, 0, 0, 0])
+                    == FilterDecision::Supervise;
+                assert_eq!(asks, supervised_call(arch, number).is_some(), "{arch:?} {number}");
+                names.extend(supervised_call(arch, number));
+            }
+            for change in ["chmod", "chown", "utimens", "setxattr", "removexattr"] {
+                assert!(names.iter().any(|name| name.contains(change)), "{arch:?} {change}: {names:?}");
+            }
+        }
+        // With namespaces nobody waits for an answer.
+        let usual = compile(arch).unwrap();
+        let asks = |number| decide(&usual, arch.audit(), number, [0; 6]) == FilterDecision::Supervise;
+        assert!(!(0..=NEWEST_SYSCALL).any(asks));
+    }
+    // Other processes are not scheduled by a command.
+    let filter = compile_without_namespaces(Arch::X86_64).unwrap();
+    for (number, own, other) in
+        [(203, [0, 0], [7, 0]), (144, [0, 0], [7, 0]), (141, [0, 0], [0, 7]), (251, [1, 0], [1, 7])]
+    {
+        let decide =
+            |[one, two]: [u64; 2]| decide(&filter, Arch::X86_64.audit(), number, [one, two, 0, 0, 0, 0]);
+        assert_eq!((decide(own), decide(other)), (ALLOWED, FilterDecision::Errno(1)), "{number}");
+    }
+}

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The system paths with settings and data. In the others there are programs and libraries, for everybody.
-const SEARCHED: [&str; 4] = ["/etc", "/opt", "/usr/local/etc", "/var/lib/dpkg"];
+const SEARCHED: [&str; 4] = ["/etc", "/opt", "/usr/local", "/var/lib/dpkg"];
 /// Kernel interfaces that only root may read.
 const KERNEL: [&str; 4] =
     ["/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/firmware/efi"];
