@@ -379,6 +379,11 @@ impl Config {
         self.flag("mcp_elicitation")
     }
 
+    /// Checks whether agents that can ask in their own window are let to.
+    pub(crate) fn hook_ask(&self) -> bool {
+        self.flag("hook_ask")
+    }
+
     /// Returns the settings of a gate.
     pub(crate) fn gate(&self) -> GateSettings {
         let mut settings = GateSettings::default();
