@@ -66,6 +66,8 @@ pub(crate) enum SettingSource {
 pub(crate) enum NotifySetting {
     /// Not at all.
     Off,
+    /// On the desktop, if there is one, else by the terminal.
+    Auto,
     /// By a terminal sequence.
     Osc9,
     /// By a command and its arguments. A description of the question is appended.
@@ -324,6 +326,7 @@ impl Config {
     /// Returns how a person is notified of a question.
     pub(crate) fn notify(&self) -> NotifySetting {
         match self.text("notify") {
+            "auto" => NotifySetting::Auto,
             "osc9" => NotifySetting::Osc9,
             "command" => NotifySetting::Command(self.words("notify_command").to_vec()),
             _ => NotifySetting::Off,

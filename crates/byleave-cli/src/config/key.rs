@@ -121,7 +121,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
     },
     SettingKey {
         name: "notify",
-        kind: SettingKind::Choice(&["off", "osc9", "command"]),
+        kind: SettingKind::Choice(&["off", "auto", "osc9", "command"]),
         project: ProjectOverride::Earlier,
     },
     SettingKey { name: "notify_command", kind: SettingKind::Words(None), project: ProjectOverride::Never },

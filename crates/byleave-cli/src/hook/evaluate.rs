@@ -506,8 +506,10 @@ impl HookEvaluator {
                     if may_ask && self.window_question(question).await.is_some() {
                         return Some(standing);
                     }
+                    let what = self.gate.question_view(question.id).await;
+                    let what = what.map_or_else(|_| one_line(tool), |view| notify::short_text(&view));
                     // A person without a notification still finds the question in the inbox.
-                    drop(notify::try_notify(&self.options.settings, question, &one_line(tool)));
+                    drop(notify::try_notify(&self.options.settings, question, &what));
                 }
                 _ => {}
             }
