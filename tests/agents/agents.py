@@ -10,6 +10,8 @@ CLAUDE_SETTINGS = """{
   "customApiKeyResponses": { "approved": ["sk-ant-scripted"], "rejected": [] }
 }
 """
+# Otherwise Enter refuses this mode.
+CLAUDE_BYPASS = '{"skipDangerousModePermissionPrompt": true}'
 CODEX_SETTINGS = """model = "gpt-5.5"
 model_provider = "scripted"
 [model_providers.scripted]
@@ -68,6 +70,8 @@ class Agent:
     subagent: tuple | None = None
     # Every mode: whether it is at a terminal, its arguments, and its variables. Without PROMPT, the prompt is typed.
     modes: dict = dataclasses.field(default_factory=dict)
+    # The arguments of an interactive session in which Byleave asks in the agent's window.
+    window_arguments: tuple = ()
     # Its settings, if it also makes other files in their directory at every start.
     own_files: tuple = ()
     # A file in the project that switches its hooks off, and its content.
@@ -101,7 +105,12 @@ AGENTS = [
             "headless, bypass": (False, ["--dangerously-skip-permissions", "-p", "PROMPT"], {}),
             "interactive": (True, ["PROMPT"], {}),
             "interactive, acceptEdits": (True, ["--permission-mode", "acceptEdits", "PROMPT"], {}),
+            "interactive, plan": (True, ["--permission-mode", "plan", "PROMPT"], {}),
+            "interactive, auto": (True, ["--permission-mode", "auto", "PROMPT"], {}),
+            "interactive, dontAsk": (True, ["--permission-mode", "dontAsk", "PROMPT"], {}),
+            "interactive, bypass": (True, ["--settings", CLAUDE_BYPASS, "--dangerously-skip-permissions", "PROMPT"], {}),
         },
+        window_arguments=("PROMPT",),
         switched_off=(".claude/settings.local.json", '{"disableAllHooks": true}'),
         subagent=("Agent", {"description": "d", "subagent_type": "general-purpose"}, "prompt"),
     ),

@@ -9,6 +9,7 @@ import pathlib
 import subprocess
 
 from scripted_model import KINDS, WAITING_TOOL
+from trial import NO, YES
 
 HERE = pathlib.Path(__file__).parent
 TOOLS = HERE / "tools"
@@ -323,14 +324,15 @@ def modes(trial):
     """Every mode of the agent, with a person who says no in the inbox: nothing runs that no rule allows."""
     trial.byleave("init", trial.agent.name)
     for mode, (is_interactive, arguments, variables) in trial.agent.modes.items():
-        steps = [{"shell": "touch shell.txt"}, {"write": [f"{trial.work}/tool.txt", "x"]}, {"shell": "cat .env"}]
+        # A no in the window ends the turn, so what can be asked there is last.
+        steps = [{"write": [f"{trial.work}/tool.txt", "x"]}, {"shell": "cat .env"}, {"shell": "touch shell.txt"}]
         trial.more_environment = variables
         play = trial.play_at_terminal if is_interactive else trial.play
         with trial.answering("no") as asked:
             said = play(steps, arguments, limit_s=60)
             if said.missing == "shell":
                 # This mode offers no shell at all.
-                said = play(steps[1:2], arguments, limit_s=60)
+                said = play(steps[:1], arguments, limit_s=60)
         made = [name for name in ("shell.txt", "tool.txt") if (trial.work / name).exists()]
         # The agent may refuse by itself, as in a mode that only plans. But it must have got as far as the calls.
         got_there = said.missing is None and bool(said.results or asked)
@@ -340,9 +342,31 @@ def modes(trial):
             (trial.work / name).unlink()
 
 
+def window(trial):
+    """An ordinary question is asked in the agent's own window. What is not a yes there starts nothing."""
+    trial.byleave("init", trial.agent.name)
+    arguments = trial.agent.window_arguments
+    with trial.answering(None) as asked:
+        said = trial.play_at_terminal([{"shell": "echo once >> yes.txt"}], arguments, answer=YES)
+    path = trial.work / "yes.txt"
+    ran = path.read_text() if path.exists() else ""
+    # The card: the command, and how it is undone.
+    shown = all(text in said.screen for text in ("byleaveasks:", "echoonce>>yes.txt", "byleaveundo"))
+    done = shown and said.was_asked_in_window and ran == "once\n" and said.is_finished
+    yield "an ordinary question is asked in its window, and a yes runs the command once", done, [ran, asked, said.results, said.output[-600:]]
+    calls = [call["call"] for call in trial.byleave_json("log") if "yes.txt" in call["summary"]]
+    recorded = [trial.byleave("log", "show", call).stdout for call in calls]
+    by_window = any("in the agent's own window" in text for text in recorded)
+    yield "a yes in its window is recorded as the agent's word", by_window, recorded
+    with trial.answering(None) as asked:
+        said = trial.play_at_terminal([{"shell": "touch no.txt"}], arguments, answer=NO)
+    refused = said.was_asked_in_window and not (trial.work / "no.txt").exists()
+    yield "a no in its window runs nothing", refused, [asked, said.results, said.output[-600:]]
+
+
 # They take minutes. `scripts/agents --long` runs them.
 LONG_TRIALS = [session, modes]
-TRIALS = [*LONG_TRIALS, plays, gated, gateway, patience, subagent, failing_tool, own_sandbox, switched_off, *[failing(failure) for failure in BROKEN_HOOKS]]
+TRIALS = [*LONG_TRIALS, window, plays, gated, gateway, patience, subagent, failing_tool, own_sandbox, switched_off, *[failing(failure) for failure in BROKEN_HOOKS]]
 
 
 def applies(agent, trial):
@@ -352,6 +376,8 @@ def applies(agent, trial):
         return bool(agent.modes)
     if trial is session:
         return agent.name in SESSION_AGENTS
+    if trial is window:
+        return bool(agent.window_arguments)
     if trial is own_sandbox:
         return agent.name == "codex"
     if trial is switched_off:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -17,6 +18,8 @@ import time
 MARK = "BYLEAVE_AGENTS_TRIAL"
 # Keeps a broken agent from holding the run up. No check depends on it.
 LIMIT_S = 150
+# The keys by which a person answers in the agent's window.
+YES, NO = b"\r", b"\x1b"
 # The only variables of the caller that the agents get.
 KEPT = ("LANG", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -130,8 +133,12 @@ class Trial:
         said.output = output.read_text(errors="replace")
         return said
 
-    def play_at_terminal(self, steps, arguments, limit_s=60):
-        """Runs one interactive session in a terminal. Somebody there presses Enter all the time, so says yes to whatever the agent asks."""
+    def play_at_terminal(self, steps, arguments, limit_s=60, answer=NO):
+        """Runs one interactive session in a terminal.
+
+        Somebody there presses Enter all the time, so says yes to whatever the agent itself asks. If Byleave asks in the agent's window, they
+        press `answer` once, and nothing else once the model has begun. A no ends the agent's turn, and then the session.
+        """
         self.runs += 1
         run = f"{self.name}-{self.runs}"
         prompt = f"PLAY {run} {json.dumps(steps)}"
@@ -145,17 +152,29 @@ class Trial:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
         output, began, is_typed = b"", time.monotonic(), False
         next_key = began + 3
+        # When the question of Byleave was seen, and when it was answered.
+        earlier = self.reported_questions()
+        asked_at = answered_at = None
         try:
             while time.monotonic() - began < limit_s and not said.is_finished:
                 if select.select([terminal], [], [], 0.2)[0]:
                     output += os.read(terminal, 65536)
-                if time.monotonic() >= next_key:
-                    if types_prompt and not is_typed and time.monotonic() - began > 6:
+                now = time.monotonic()
+                if asked_at is None and self.reported_questions() - earlier:
+                    asked_at, next_key = now, now + 1.5
+                if answered_at is not None and answer == NO and now - answered_at > 4:
+                    break
+                if now >= next_key:
+                    next_key = now + 1.5
+                    if asked_at is not None:
+                        if answered_at is None:
+                            os.write(terminal, answer)
+                            answered_at = now
+                    elif types_prompt and not is_typed and now - began > 6:
                         os.write(terminal, prompt.encode())
                         is_typed = True
-                    else:
+                    elif not (self.agent.window_arguments and said.tools):
                         os.write(terminal, b"\r")
-                    next_key = time.monotonic() + 1.5
         except OSError:
             # The agent has ended.
             pass
@@ -165,7 +184,13 @@ class Trial:
             os.close(terminal)
         (self.place / f"output-{self.runs}.txt").write_bytes(output)
         said.output = output.decode(errors="replace")
+        said.was_asked_in_window = asked_at is not None
+        said.screen = squeezed(output)
         return said
+
+    def reported_questions(self):
+        """Returns the questions of ours that the agent has reported to ask in its window."""
+        return set((self.home / ".local/state/byleave/hooks/window").glob("*.shown"))
 
     def answering(self, answer="yes", after_s=0):
         return Person(self, answer, after_s)
@@ -206,6 +231,11 @@ class Person:
                 if self.answer is not None and time.monotonic() - seen[name] >= self.after_s:
                     self.trial.byleave("inbox", "answer", name, self.answer)
                     self.answered.add(name)
+
+
+def squeezed(output):
+    """Returns the text that a terminal shows, without spaces and control sequences."""
+    return re.sub(rb"\x1b\[[0-9;?<>=]*[A-Za-z]|\s", b"", output).decode(errors="replace")
 
 
 def end_processes(name):

@@ -8,16 +8,20 @@ mod mcp_entries;
 mod our_entries;
 mod paths;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result};
 use byleave_hook::AgentKind;
 use serde_json::Value;
 
+use crate::atomic_replace;
 use crate::config_edit::{self, EditOp, FileFormat};
 
 pub(crate) use self::layers::{SettingsLayer, off_switches, settings_layers};
 pub(crate) use self::mcp_entries::{MovableServer, NotMovable, parse_server};
-pub(crate) use self::our_entries::{ProgramPaths, codex_rules, gateway_program, hook_program};
+pub(crate) use self::our_entries::{
+    ProgramPaths, codex_rules, gateway_program, hook_program, sees_every_permission_request,
+};
 pub(crate) use self::paths::{CODEX_RULES, SettingsDirs, local_servers, targets, usage_traces};
 
 /// Returns the steps that remain for the person after the setup.
@@ -55,6 +59,25 @@ pub(crate) const fn enforcement_summary(agent: AgentKind) -> &'static str {
              behind the gateway (start it with `--disable-builtin-mcps`)"
         }
     }
+}
+
+/// Returns the settings that an agent reads in this directory, the last one wins. A file that does not exist is empty.
+pub(crate) fn layer_values(
+    agent: AgentKind,
+    places: &SettingsDirs,
+    directory: &Path,
+) -> Result<Vec<(SettingsLayer, Value)>> {
+    let layers = settings_layers(agent, places, directory).into_iter().map(|layer| {
+        let value = file_value(&layer.path, layer.format)?;
+        Ok((layer, value))
+    });
+    layers.collect()
+}
+
+/// Reads a settings file. One that does not exist is empty.
+pub(crate) fn file_value(path: &Path, format: FileFormat) -> Result<Value> {
+    let text = atomic_replace::text(path)?.unwrap_or_default();
+    config_edit::read(format, &text).with_context(|| format!("`{}`", path.display()))
 }
 
 /// Returns the lines that start our hooks, each with the file in which it is.

@@ -66,6 +66,8 @@ pub(crate) enum SettingSource {
 pub(crate) enum NotifySetting {
     /// Not at all.
     Off,
+    /// On the desktop, if there is one, else by the terminal.
+    Auto,
     /// By a terminal sequence.
     Osc9,
     /// By a command and its arguments. A description of the question is appended.
@@ -324,6 +326,7 @@ impl Config {
     /// Returns how a person is notified of a question.
     pub(crate) fn notify(&self) -> NotifySetting {
         match self.text("notify") {
+            "auto" => NotifySetting::Auto,
             "osc9" => NotifySetting::Osc9,
             "command" => NotifySetting::Command(self.words("notify_command").to_vec()),
             _ => NotifySetting::Off,
@@ -377,6 +380,11 @@ impl Config {
     /// Checks whether MCP clients that can show a form are asked to.
     pub(crate) fn mcp_elicitation(&self) -> bool {
         self.flag("mcp_elicitation")
+    }
+
+    /// Checks whether agents that can ask in their own window are let to.
+    pub(crate) fn hook_ask(&self) -> bool {
+        self.flag("hook_ask")
     }
 
     /// Returns the settings of a gate.

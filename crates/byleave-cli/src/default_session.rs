@@ -39,20 +39,21 @@ fn terminal_name() -> String {
 
 /// What `/proc/PID/stat` says about a process. Everything is empty where it cannot be read.
 #[derive(Default)]
-struct ProcessStat {
+pub(crate) struct ProcessStat {
+    pub(crate) parent: String,
     session: String,
-    terminal: String,
+    pub(crate) terminal: String,
     started: String,
 }
 
 impl ProcessStat {
-    fn read(process: &str) -> Self {
+    pub(crate) fn read(process: &str) -> Self {
         let text = own::read_text(Path::new(&format!("/proc/{process}/stat"))).unwrap_or_default();
         // The name of the program comes first, in parentheses, and may contain anything.
         let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         let fields: Vec<_> = after_name.split_whitespace().collect();
         let field = |index: usize| fields.get(index).copied().unwrap_or_default().to_owned();
-        Self { session: field(3), terminal: field(4), started: field(19) }
+        Self { parent: field(1), session: field(3), terminal: field(4), started: field(19) }
     }
 }
 

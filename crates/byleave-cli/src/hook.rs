@@ -17,12 +17,15 @@ mod session_findings;
 mod session_notes;
 mod tickets;
 mod turn_summary;
+mod window_questions;
+mod window_tickets;
 
 pub(crate) use attended_calls::AttendedCalls;
 pub(crate) use evaluate::HookEvaluator;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use session_findings::SessionFindings;
 pub(crate) use tickets::TicketStore;
+pub(crate) use window_tickets::{WindowTicket, WindowTickets};
 
 use anyhow::Result;
 use byleave_gate::audit_log::AuditLog as _;

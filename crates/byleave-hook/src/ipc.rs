@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::response::HookDecision;
+use crate::window::AgentVariables;
 
 /// The protocol version. It increases if the meaning of either line changes.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 /// The gate's socket in the state directory.
 pub const SOCKET_NAME: &str = "hook.sock";
 /// The maximum size of the agent's input, and of the gate's reply.
@@ -29,6 +30,8 @@ pub struct GateRequest {
     pub cwd: String,
     /// The variables that affect rules and settings. A gate that was started with other values does not decide.
     pub environment: BTreeMap<String, String>,
+    /// What the agent says of itself in the variables of its hook.
+    pub agent: AgentVariables,
     /// The agent's input, unchanged.
     pub input: String,
 }

@@ -14,6 +14,7 @@
 //! - `expected_content`: The content that an agent's file tool should leave.
 //! - `expected_notebook`, `expected_patch`: The same for notebooks and patches.
 //! - `exec_command`: The command line that replaces a shell call (`byleave exec CALL`).
+//! - `window`: Whether an agent asks its person in its own window.
 //! - `ipc`: One line of JSON to the gate, and one back.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -28,16 +29,18 @@ mod ipc;
 mod probe;
 mod request;
 mod response;
+mod window;
 
 pub use agent_kind::AgentKind;
 pub use agent_tools::{
     ToolEffect, ToolEffects, ToolKind, is_background, is_gateway_tool, shell_command, tool_effects,
     ungoverned_reason, with_command, working_directory,
 };
-pub use exec_command::{exec_command_line, parse_exec_call, shell_word};
+pub use exec_command::{PreparedCall, exec_command_line, parse_exec_call, shell_word};
 pub use expected_content::{ExpectedContent, expected_content};
 pub use expected_patch::{PatchedFile, parse_patch};
 pub use ipc::{GateReply, GateRequest, MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME};
 pub use probe::shell_request;
 pub use request::{HookEvent, HookParseError, HookRequest, parse_request};
 pub use response::{HookDecision, HookOutput, format_response};
+pub use window::AgentVariables;

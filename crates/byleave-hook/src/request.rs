@@ -16,7 +16,7 @@ pub enum HookEvent {
     PostToolUse,
     /// At the end of a turn. The answer is a line for the person, or nothing.
     TurnEnd,
-    /// When the agent would ask its user. The hook does not answer this event.
+    /// When the agent asks its person in its window. The hook notes that, and does not answer.
     PermissionPrompt,
 }
 
@@ -49,6 +49,10 @@ pub struct HookRequest {
     pub is_editor: bool,
     /// The file in which the agent keeps the session, if the agent names it.
     pub transcript: Option<String>,
+    /// The agent's own mode of asking its person, if it names one.
+    pub permission_mode: Option<String>,
+    /// The agent's id for what its person typed last, if it has one.
+    pub prompt: Option<String>,
 }
 
 /// The reason why a request could not be parsed.
@@ -127,6 +131,8 @@ fn usual(said: &JsonObject, event: &'static str, cwd: &str) -> Result<HookReques
         can_rewrite_input: true,
         is_editor: false,
         transcript: text(said, "transcript_path"),
+        permission_mode: text(said, "permission_mode"),
+        prompt: text(said, "prompt_id"),
     })
 }
 
@@ -147,6 +153,8 @@ fn copilot(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         can_rewrite_input: true,
         is_editor: false,
         transcript: text(said, "transcript_path"),
+        permission_mode: text(said, "permission_mode"),
+        prompt: text(said, "prompt_id"),
     })
 }
 
@@ -187,6 +195,8 @@ fn cursor(said: &JsonObject) -> Result<HookRequest, HookParseError> {
         event,
         is_editor: false,
         transcript: None,
+        permission_mode: None,
+        prompt: None,
     })
 }
 

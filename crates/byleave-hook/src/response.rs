@@ -25,6 +25,13 @@ pub enum HookDecision {
         /// A note for the agent.
         note: Option<String>,
     },
+    /// Ask the person in the agent's own window, and run the tool with this input after a yes.
+    Ask {
+        /// The complete new input. It starts nothing that nobody was shown.
+        input: Value,
+        /// The question.
+        question: String,
+    },
     /// Show a text. Nothing is decided, because the tool has run or the turn is over.
     Notice {
         /// The text, for the person and for the agent.
@@ -78,6 +85,14 @@ pub fn format_response(dialect: AgentKind, heard: Option<&HookRequest>, answer: 
             if heard.can_rewrite_input && heard.kind == HookEvent::PreToolUse =>
         {
             pass(dialect, heard, Some(input), note.as_deref())
+        }
+        (HookDecision::Ask { input, question }, Some(heard))
+            if dialect == AgentKind::ClaudeCode && heard.kind == HookEvent::PreToolUse =>
+        {
+            specific("PreToolUse", "ask", ("updatedInput", Some(input)), Some(question))
+        }
+        (HookDecision::Ask { .. }, heard) => {
+            deny(dialect, heard, "this agent cannot ask; the call did not run")
         }
         (HookDecision::Rewrite { .. }, heard) => deny(
             dialect,

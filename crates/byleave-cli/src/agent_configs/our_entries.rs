@@ -25,6 +25,10 @@ const FAIL_CLOSED: &str = concat!(
     r#"trap "kill -9 $h; kill $w; exit 2" HUP INT TERM; wait $h; r=$?; kill $w 2>/dev/null; [ $r = 0 ] && exit 0; "#,
     r#"[ $r = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2' "#,
 );
+/// What Claude Code shows while a hook waits.
+const STATUS_MESSAGE: &str = "byleave checks the call; if it asks, answer in byleave inbox";
+/// When Claude Code asks its person.
+const PERMISSION_EVENT: &str = "PermissionRequest";
 /// How earlier versions started a hook.
 const EARLIER: &str = r#"/bin/sh -c '"$0" "$1" || { [ $? = 2 ] || echo "byleave: the hook failed, so the call is blocked" >&2; exit 2; }' "#;
 
@@ -86,6 +90,25 @@ pub(super) fn is_our_hook(item: &Value) -> bool {
     hook_program(item).is_some()
 }
 
+/// Checks whether our hook, and no other program, learns of every question in the agent's window. Another hook could answer it.
+///
+/// `layers` are all settings that the agent reads. A plugin can have hooks that are in none of them.
+pub(crate) fn sees_every_permission_request(layers: &[Value]) -> bool {
+    let hooks = |layer: &Value| layer.get("hooks").and_then(|hooks| hooks.get(PERMISSION_EVENT)).cloned();
+    let items = layers.iter().filter_map(hooks).flat_map(|list| match list {
+        Value::Array(items) => items,
+        other => vec![other],
+    });
+    let items: Vec<Value> = items.collect();
+    let is_on = |plugin: &Value| plugin != &Value::Bool(false);
+    let plugins = layers.iter().filter_map(|layer| layer.get("enabledPlugins"));
+    let has_plugin = plugins.into_iter().any(|plugins| match plugins {
+        Value::Object(plugins) => plugins.values().any(is_on),
+        other => !other.is_null(),
+    });
+    !has_plugin && !items.is_empty() && items.iter().all(is_our_hook)
+}
+
 /// Returns the gateway's entry as an MCP server.
 pub(super) fn gateway(agent: AgentKind, programs: &ProgramPaths) -> Value {
     let command = programs.gateway.to_string_lossy();
@@ -125,6 +148,14 @@ pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> Vec<(&'static 
             let group = |line: &str, timeout: u32| json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": line, "timeout": timeout }] });
             let mut lists =
                 vec![("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))];
+            if agent == AgentKind::ClaudeCode {
+                // It shows this while the hook waits.
+                if let Some((_, group)) = lists.first_mut() {
+                    group["hooks"][0]["statusMessage"] = STATUS_MESSAGE.into();
+                }
+                // It says that the agent has asked its person.
+                lists.push((PERMISSION_EVENT, group(&line, AFTER_S)));
+            }
             // Otherwise nobody would know of a tool that failed. Codex reports it as any other.
             if agent != AgentKind::Codex {
                 lists.push(("PostToolUseFailure", group(&line, AFTER_S)));

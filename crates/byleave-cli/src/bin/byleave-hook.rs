@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use byleave_hook::{
-    AgentKind, GateReply, GateRequest, HookDecision, HookEvent, HookOutput, HookRequest, MAX_INPUT_BYTES,
-    PROTOCOL_VERSION, SOCKET_NAME, format_response, parse_request,
+    AgentKind, AgentVariables, GateReply, GateRequest, HookDecision, HookEvent, HookOutput, HookRequest,
+    MAX_INPUT_BYTES, PROTOCOL_VERSION, SOCKET_NAME, format_response, parse_request,
 };
 
 const PROGRAM: &str = env!("CARGO_PKG_VERSION");
@@ -134,6 +134,7 @@ fn ask(typed: &HookCliArgs, input: &str, deadline: Instant) -> Result<AnswerSour
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| GateRequest::is_relevant_variable(name))
             .collect(),
+        agent: AgentVariables::read(|name| env::var(name).ok()),
         input: input.into(),
     };
     let mut line = serde_json::to_vec(&request)

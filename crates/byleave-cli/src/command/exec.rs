@@ -4,11 +4,16 @@
 //! Output of a rehearsed run is shown once the run is committed.
 
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use anyhow::Result;
+use byleave_gate::approver::Reply;
 use byleave_gate::audit_log::AuditLog as _;
+use byleave_gate::core::entry::CallHeader;
 use byleave_gate::core::id::CallId;
+use byleave_gate::core::question::{ApproverIdentity, Assurance, Question};
 use byleave_gate::event::GateEvent;
+use byleave_gate::gate::{Gate, SubmittedAnswer};
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus};
 use byleave_tools::strip_gate_prefix;
 use clap::Args as Group;
@@ -17,6 +22,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::app_context::AppContext;
 use crate::args::AskArg;
@@ -24,16 +30,22 @@ use crate::console::{Console, prose};
 use crate::drive_call::{closing_words, drive, record_waivers};
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::hook::{AttendedCalls, TicketStore};
+use crate::hook::{AttendedCalls, TicketStore, WindowTicket, WindowTickets};
 use crate::job_signals::JobSignals;
 use crate::notify;
 use crate::resolved_options::ResolvedOptions;
 use crate::short_ids::short;
 
+/// How long nobody is sent to the inbox, because the agent's hook is about to report that the agent has asked.
+const HOOK_REPORTS: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Group)]
 pub(crate) struct HookTicketArgs {
     /// Call id
     pub(crate) call: CallId,
+    /// Ticket of a question that the agent asked in its own window
+    #[arg(long, value_name = "TICKET", hide = true)]
+    pub(crate) ticket: Option<String>,
 }
 
 pub(crate) async fn run(
@@ -62,6 +74,10 @@ pub(crate) async fn run(
         .hint("make the call again")
         .into());
     }
+    let mut window = match &typed.ticket {
+        Some(secret) => Some(WindowAnswer::find(secret, call, heading, options)?),
+        None => None,
+    };
     // Held until this process ends: calls that conflict with this one wait behind it.
     let attended = AttendedCalls::new(options).mark(call, None);
     let options = options.in_directory(heading.cwd.clone())?;
@@ -76,8 +92,19 @@ pub(crate) async fn run(
     let mut driven = drive(&gate, call, gate.resume(call), &options, screen).await;
     let mut asked = None;
     while let (CallStatus::Waiting { question, .. }, false) = (&driven.call_status, driven.interrupted) {
+        let question = question.clone();
+        let own = window.clone().filter(|window| window.is_about(&question));
+        let is_own = own.is_some();
+        let mut shown = Box::pin(async move {
+            match own {
+                Some(window) => window.until_shown().await,
+                None => std::future::pending().await,
+            }
+        });
+        // The agent may start the command before its hook has reported that it asked.
+        let mut is_shown = is_own && timeout(HOOK_REPORTS, &mut shown).await.is_ok();
         // The agent cannot begin the call again, so this process stays for the answer.
-        if asked.replace(question.id) != Some(question.id) {
+        if !is_shown && asked.replace(question.id) != Some(question.id) {
             let id = short(&question.id);
             screen.message(&format!(
                 "byleave: waiting: a person must answer question {id} first (`byleave inbox show {id}`)"
@@ -85,11 +112,19 @@ pub(crate) async fn run(
             let what = gate.question_view(question.id).await;
             let what = what.map_or_else(|_| "bash".to_owned(), |view| notify::short_text(&view));
             // A person without a notification still finds the question in the inbox.
-            drop(notify::try_notify(&options.settings, question, &what));
+            drop(notify::try_notify(&options.settings, &question, &what));
         }
         let waiting = driven.call_status;
         let work = async {
-            gate.wait_for_progress(&waiting).await;
+            if !is_shown {
+                tokio::select! {
+                    () = gate.wait_for_progress(&waiting) => {}
+                    () = shown => is_shown = true,
+                }
+            }
+            if is_shown && let Some(window) = window.take() {
+                window.answer(&gate, &options).await;
+            }
             gate.resume(call).await
         };
         driven = drive(&gate, call, work, &options, screen).await;
@@ -112,6 +147,62 @@ pub(crate) async fn run(
         _ => Err(CliError::not_run("the call is not done, and its result is not known here")
             .hint("`byleave log show` shows it")
             .into()),
+    }
+}
+
+/// An answer that a person gives in the agent's window, as the agent says.
+#[derive(Clone)]
+struct WindowAnswer {
+    tickets: WindowTickets,
+    ticket: WindowTicket,
+    secret: String,
+}
+
+impl WindowAnswer {
+    /// Finds the ticket of a call.
+    fn find(secret: &str, call: CallId, heading: &CallHeader, options: &ResolvedOptions) -> Result<Self> {
+        let tickets = WindowTickets::new(options);
+        let is_for_call = |ticket: &WindowTicket| {
+            ticket.call == call
+                && ticket.session == heading.session.as_str()
+                && ticket.agent == heading.agent.as_str()
+        };
+        let ticket = tickets.find(secret)?.filter(is_for_call).ok_or_else(|| {
+            CliError::not_run(format!("the ticket is not valid for call {call}, or was used"))
+                .hint("make the call again")
+        })?;
+        Ok(Self { tickets, ticket, secret: secret.to_owned() })
+    }
+
+    fn is_about(&self, question: &Question) -> bool {
+        self.ticket.question == question.id && self.ticket.digest == question.digest()
+    }
+
+    async fn until_shown(&self) {
+        self.tickets.until_shown(&self.secret).await;
+    }
+
+    /// Answers the question, once. The agent starts its command only after a yes in its window. If that fails, the question stays open.
+    async fn answer(self, gate: &Gate, options: &ResolvedOptions) {
+        match self.tickets.take(&self.secret) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => return tracing::warn!("cannot use the ticket of a call: {error:#}"),
+        }
+        // The same call needs a new question.
+        if let Err(error) = TicketStore::new(options).mark_delivered(&self.ticket.key) {
+            tracing::warn!("the same call may find this one again: {error:#}");
+        }
+        let approver = ApproverIdentity {
+            name: format!("{} for its user", self.ticket.agent),
+            assurance: Assurance::ClientAttested,
+        };
+        let (question, digest) = (self.ticket.question, self.ticket.digest);
+        let reply = Reply::Yes { note: None };
+        if let Err(error) = gate.answer(SubmittedAnswer { question, digest, reply, approver }).await {
+            // Another answer may have come first.
+            tracing::info!("the answer in the agent's window is not used: {error}");
+        }
     }
 }
 

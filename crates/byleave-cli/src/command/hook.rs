@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use byleave_hook::{
-    AgentKind, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response, parse_request,
+    AgentKind, AgentVariables, HookDecision, HookOutput, HookRequest, MAX_INPUT_BYTES, format_response,
+    parse_request,
 };
 use clap::{Args as Group, Subcommand};
 #[cfg(target_os = "linux")]
@@ -106,8 +107,11 @@ async fn judge_one(
     let judged = tokio::spawn(async move {
         let house = AppContext::open_or_create(&options)?;
         let workspace = own.workspace(&options.cwd);
+        let agent = AgentVariables::read(|name| std::env::var(name).ok());
         let program = std::env::current_exe().context("cannot determine the path of this program")?;
-        HookEvaluator::new(&house, &options, &workspace, &program)?.answer(dialect, &own, deadline).await
+        HookEvaluator::new(&house, &options, &workspace, &program)?
+            .answer(dialect, &own, &agent, deadline)
+            .await
     });
     let judged = async {
         tokio::select! {

@@ -106,6 +106,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
     },
     SettingKey { name: "allow_delete", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
     SettingKey { name: "mcp_elicitation", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
+    SettingKey { name: "hook_ask", kind: SettingKind::Flag, project: ProjectOverride::Earlier },
     SettingKey { name: "waive", kind: SettingKind::Words(Some(guarantee)), project: ProjectOverride::Never },
     SettingKey { name: "run_on", kind: SettingKind::CheckedText(run_on), project: ProjectOverride::Never },
     SettingKey {
@@ -120,7 +121,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
     },
     SettingKey {
         name: "notify",
-        kind: SettingKind::Choice(&["off", "osc9", "command"]),
+        kind: SettingKind::Choice(&["off", "auto", "osc9", "command"]),
         project: ProjectOverride::Earlier,
     },
     SettingKey { name: "notify_command", kind: SettingKind::Words(None), project: ProjectOverride::Never },

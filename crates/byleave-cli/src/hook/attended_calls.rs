@@ -149,7 +149,7 @@ pub(crate) fn is_abandoned(record: &Record) -> bool {
 }
 
 /// Returns whether a person has answered. An answer is never lost, even if the agent is gone.
-fn is_answered(record: &Record) -> bool {
+pub(super) fn is_answered(record: &Record) -> bool {
     record.entries().iter().any(|entry| matches!(entry.event, RecordEvent::Answered(_)))
 }
 

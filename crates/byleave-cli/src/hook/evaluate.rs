@@ -13,8 +13,9 @@ use byleave_gate::core::id::{AgentId, CallId, SessionId};
 use byleave_gate::gate::Gate;
 use byleave_gate::result::{CallOutcome, CallResult, CallStatus, ModifiedPart};
 use byleave_hook::{
-    AgentKind, HookDecision, HookEvent, HookRequest, ToolEffect, ToolKind, exec_command_line, is_background,
-    is_gateway_tool, parse_exec_call, tool_effects, with_command, working_directory,
+    AgentKind, AgentVariables, HookDecision, HookEvent, HookRequest, PreparedCall, ToolEffect, ToolKind,
+    exec_command_line, is_background, is_gateway_tool, parse_exec_call, tool_effects, with_command,
+    working_directory,
 };
 use byleave_tools::{find_service, is_known_service};
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use super::attended_calls::{AttendedCalls, is_abandoned};
 use super::fingerprint::Fingerprint;
 use super::session_notes::SessionNotes;
 use super::tickets::{HookTicket, TicketKey, TicketStore};
+use super::window_tickets::WindowTickets;
 use super::{agent_tool, codex_sandbox, post_tool_report};
 use crate::active_policy::ActivePolicy;
 use crate::app_context::AppContext;
@@ -54,6 +56,7 @@ pub(crate) struct HookEvaluator {
     pub(super) tickets: TicketStore,
     attended: AttendedCalls,
     pub(super) notes: SessionNotes,
+    pub(super) window_tickets: WindowTickets,
     /// The program that begins a prepared call.
     pub(super) program: String,
     pub(super) state: String,
@@ -87,6 +90,7 @@ impl HookEvaluator {
             tickets: TicketStore::new(&options),
             attended: AttendedCalls::new(&options),
             notes: SessionNotes::new(&options),
+            window_tickets: WindowTickets::new(&options),
             program: text_of(program)?,
             state: text_of(&state)?,
             book: Arc::clone(&house.audit_log),
@@ -116,13 +120,13 @@ impl HookEvaluator {
         &self,
         dialect: AgentKind,
         heard: &HookRequest,
+        agent: &AgentVariables,
         deadline: Instant,
     ) -> Result<HookDecision> {
         match heard.kind {
-            // The agent asks its own person itself.
-            HookEvent::PermissionPrompt => Ok(passed(None)),
+            HookEvent::PermissionPrompt => self.shown_in_window(dialect, heard, agent),
             HookEvent::PostToolUse => self.after(dialect, heard).await,
-            HookEvent::PreToolUse => self.before(dialect, heard, deadline).await,
+            HookEvent::PreToolUse => self.before(dialect, heard, agent, deadline).await,
             HookEvent::TurnEnd => self.end_of_turn(dialect, heard).await,
         }
     }
@@ -131,6 +135,7 @@ impl HookEvaluator {
         &self,
         dialect: AgentKind,
         heard: &HookRequest,
+        agent: &AgentVariables,
         deadline: Instant,
     ) -> Result<HookDecision> {
         // The gateway evaluates these calls.
@@ -138,9 +143,9 @@ impl HookEvaluator {
             return Ok(passed(None));
         }
         if let Some(line) = heard.command()
-            && let Some(call) = parse_exec_call(line, &self.program, &self.state)
+            && let Some(prepared) = parse_exec_call(line, &self.program, &self.state)
         {
-            return self.prepared_before(call);
+            return self.prepared_before(dialect, heard, prepared);
         }
         let kind = tool_effects(&heard.tool, &heard.input).kind;
         let mode = self.mode(dialect, heard, kind)?;
@@ -156,13 +161,16 @@ impl HookEvaluator {
         if looks && self.tickets.waiting(&key)?.is_none() {
             return self.look(dialect, heard, mode, (&key, deadline)).await;
         }
+        self.end_earlier_window_questions(dialect, heard).await;
+        let has_window = mode == self.options.settings.mode() && self.has_window(dialect, heard, agent);
         for _ in 0..TRIES {
             let ticket = HookTicket::new(CallId::new(fresh_id()), dialect, &heard.tool, &self.options.cwd);
             let ticket = self.tickets.open(&key, &ticket)?;
             // If this process is killed, or the agent hangs up, the mark stays and says that nobody waits for the answer.
             let mark = self.attended.mark(ticket.call, Some(time_of(deadline)));
             self.end_abandoned(Some(ticket.call)).await;
-            let answer = self.evaluate_once((dialect, heard), mode, (&key, ticket.call), deadline).await;
+            let answer =
+                self.evaluate_once((dialect, heard), (mode, has_window), (&key, ticket.call), deadline).await;
             if let Some(mark) = mark {
                 mark.release();
             }
@@ -177,13 +185,14 @@ impl HookEvaluator {
     async fn evaluate_once(
         &self,
         (dialect, heard): (AgentKind, &HookRequest),
-        mode: Mode,
+        (mode, has_window): (Mode, bool),
         (key, id): (&TicketKey, CallId),
         deadline: Instant,
     ) -> Result<Option<HookDecision>> {
         let call = self.call(dialect, heard, mode, id)?;
         let is_shell = call.tool == "bash";
-        let standing = self.drive(call, deadline).await;
+        let may_ask = has_window && is_shell;
+        let standing = self.drive(call, may_ask, deadline).await;
         let answer = match standing {
             Some(CallStatus::Ready { .. }) if !self.tickets.mark_delivered(key)? => return Ok(None),
             Some(CallStatus::Ready { call }) if is_shell => self.rewritten_to_exec(dialect, heard, call),
@@ -217,6 +226,12 @@ impl HookEvaluator {
                 CallOutcome::DryRun(_) if is_shell => self.rewritten_to_exec(dialect, heard, result.call),
                 _ => self.told(heard, &result),
             },
+            Some(CallStatus::Waiting { call, question }) if may_ask => {
+                match self.window_question(&question).await {
+                    Some(text) => self.ask_in_window((dialect, heard), key, (call, &question), text)?,
+                    None => self.not_yet(Some(&CallStatus::Waiting { call, question })),
+                }
+            }
             waiting => self.not_yet(waiting.as_ref()),
         };
         Ok(Some(answer))
@@ -238,7 +253,19 @@ impl HookEvaluator {
 
     /// Returns the agent's input with a command that runs the prepared call.
     fn rewritten_to_exec(&self, dialect: AgentKind, heard: &HookRequest, call: CallId) -> HookDecision {
-        let line = exec_command_line(&self.program, &self.state, &call.to_string());
+        let prepared = PreparedCall { call: &call.to_string(), ticket: None };
+        let (input, note) = self.exec_input(dialect, heard, prepared);
+        HookDecision::Rewrite { input, note }
+    }
+
+    /// Returns the agent's input with a command that runs the prepared call, and a note for the agent.
+    pub(super) fn exec_input(
+        &self,
+        dialect: AgentKind,
+        heard: &HookRequest,
+        prepared: PreparedCall<'_>,
+    ) -> (Value, Option<String>) {
+        let line = exec_command_line(&self.program, &self.state, prepared);
         let mut input = with_command(&heard.input, &line);
         let note = self.is_job(heard).then(|| {
             // An agent that has a background must not wait for a server.
@@ -247,7 +274,7 @@ impl HookEvaluator {
             }
             JOB_NOTE.to_owned()
         });
-        HookDecision::Rewrite { input, note }
+        (input, note)
     }
 
     /// Evaluates a call that only reads. It gets a ticket only once it is known whether a person must be asked.
@@ -269,7 +296,7 @@ impl HookEvaluator {
             _ => {
                 self.tickets.open(key, &ticket)?;
                 let mark = self.attended.mark(id, Some(time_of(deadline)));
-                let standing = self.drive(call, deadline).await;
+                let standing = self.drive(call, false, deadline).await;
                 let answer = match standing {
                     Some(CallStatus::Ready { .. }) if self.tickets.mark_delivered(key)? => {
                         match self.gate.resume(id).await {
@@ -310,16 +337,27 @@ impl HookEvaluator {
     }
 
     /// Handles the rewritten line of a shell call, which comes again if an agent has two hooks for one call.
-    fn prepared_before(&self, call: &str) -> Result<HookDecision> {
+    fn prepared_before(
+        &self,
+        dialect: AgentKind,
+        heard: &HookRequest,
+        prepared: PreparedCall<'_>,
+    ) -> Result<HookDecision> {
+        let call = prepared.call;
         let known = match call.parse::<CallId>() {
             Ok(call) => self.tickets.find(call)?.is_some(),
             Err(_) => false,
         };
-        Ok(if known {
-            passed(None)
-        } else {
-            HookDecision::Deny { reason: format!("no call {call} was prepared here") }
-        })
+        if !known {
+            return Ok(HookDecision::Deny { reason: format!("no call {call} was prepared here") });
+        }
+        match prepared.ticket {
+            // Otherwise the model could start the call without the question.
+            Some(ticket) if !self.is_of_this_use(dialect, heard, ticket)? => Ok(HookDecision::Deny {
+                reason: "the ticket belongs to another call of the agent; the call did not run".into(),
+            }),
+            _ => Ok(passed(None)),
+        }
     }
 
     /// Returns the mode of a call. A session that left something else than was judged asks about everything but reads.
@@ -423,23 +461,26 @@ impl HookEvaluator {
     }
 
     /// Drives a call until it is ready or settled, or the time is up. In a resident process, the call continues after that.
-    async fn drive(&self, call: Call, deadline: Instant) -> Option<CallStatus> {
+    ///
+    /// With `may_ask`, it stops at a question that the agent can ask in its own window.
+    async fn drive(&self, call: Call, may_ask: bool, deadline: Instant) -> Option<CallStatus> {
         let (gate, id, tool) = (self.gate.clone(), call.id, call.tool.clone());
         let work = tokio::spawn(async move { gate.prepare(call).await });
-        self.wait(work, (id, &tool), deadline).await
+        self.wait(work, (id, &tool), may_ask, deadline).await
     }
 
     /// Drives a call that is already on the record.
     async fn drive_existing(&self, call: CallId, deadline: Instant) -> Option<CallStatus> {
         let gate = self.gate.clone();
         let work = tokio::spawn(async move { gate.prepare_existing(call).await });
-        self.wait(work, (call, "an edit"), deadline).await
+        self.wait(work, (call, "an edit"), false, deadline).await
     }
 
     async fn wait(
         &self,
         mut work: JoinHandle<CallStatus>,
         (id, tool): (CallId, &str),
+        may_ask: bool,
         deadline: Instant,
     ) -> Option<CallStatus> {
         let mut is_told = false;
@@ -462,8 +503,13 @@ impl HookEvaluator {
                 CallStatus::Settled(_) | CallStatus::Ready { .. } => return Some(standing),
                 CallStatus::Waiting { question, .. } if !is_told => {
                     is_told = true;
+                    if may_ask && self.window_question(question).await.is_some() {
+                        return Some(standing);
+                    }
+                    let what = self.gate.question_view(question.id).await;
+                    let what = what.map_or_else(|_| one_line(tool), |view| notify::short_text(&view));
                     // A person without a notification still finds the question in the inbox.
-                    drop(notify::try_notify(&self.options.settings, question, &one_line(tool)));
+                    drop(notify::try_notify(&self.options.settings, question, &what));
                 }
                 _ => {}
             }

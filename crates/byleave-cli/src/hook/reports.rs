@@ -31,7 +31,7 @@ const CALLS_MAX: usize = 10_000;
 impl HookEvaluator {
     pub(super) async fn after(&self, dialect: AgentKind, heard: &HookRequest) -> Result<HookDecision> {
         let line = heard.command().and_then(|line| parse_exec_call(line, &self.program, &self.state));
-        let ticket = match line.and_then(|call| call.parse::<CallId>().ok()) {
+        let ticket = match line.and_then(|prepared| prepared.call.parse::<CallId>().ok()) {
             Some(call) => self.tickets.find(call)?,
             None => self.last_delivered(dialect, heard)?,
         };
@@ -122,6 +122,7 @@ impl HookEvaluator {
 
     /// Returns what passed without a question since the last turn, if anything did.
     pub(super) async fn end_of_turn(&self, dialect: AgentKind, heard: &HookRequest) -> Result<HookDecision> {
+        self.end_window_questions(dialect, heard, |_| true).await;
         let session = SessionId::new(session_name(dialect, heard))?;
         let edits = self.passed_edits(dialect, heard)?;
         let last = edits.note.last_turn_end()?;

@@ -17,8 +17,10 @@ use byleave_gate::core::call::Mode;
 use byleave_gate::core::digest::{Digest, canonical_json};
 use byleave_gate::core::id::CallId;
 use byleave_hook::{AgentKind, HookRequest};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::window_tickets;
 use crate::error::CliError;
 use crate::resolved_options::ResolvedOptions;
 
@@ -47,7 +49,7 @@ pub(crate) struct HookTicket {
 }
 
 /// The key by which a repeated call is recognized.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TicketKey(String);
 
 impl TicketKey {
@@ -160,7 +162,7 @@ impl TicketStore {
 
     /// Removes old tickets.
     pub(crate) fn remove_old(&self, now: SystemTime) {
-        for part in ["calls", "open", "out"] {
+        for part in ["calls", "open", "out", window_tickets::DIRECTORY] {
             let Ok(found) = fs::read_dir(self.dir.join(part)) else { continue };
             for entry in found.flatten() {
                 let age = entry.metadata().and_then(|about| about.modified());
@@ -210,7 +212,8 @@ fn write_new(path: &Path, ticket: &HookTicket) -> io::Result<()> {
     linked
 }
 
-fn read(path: &Path) -> Result<Option<HookTicket>> {
+/// Reads a ticket, if there is one.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     use std::io::Read as _;
     let mut text = String::new();
     let read = match own::open(path) {

@@ -6,6 +6,7 @@ mod failures;
 mod gone_agents;
 mod own_edits;
 mod page;
+mod window;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use byleave_hook::AgentKind;
 use serde_json::Value;
 
 use super::environment::DoctorFinding;
 use super::{codex, hook_call};
-use crate::agent_configs::{self, AgentSettingsFile, NotMovable, ProgramPaths, SettingsDirs, SettingsLayer};
-use crate::atomic_replace;
+use crate::agent_configs::{self, AgentSettingsFile, NotMovable, ProgramPaths, SettingsDirs};
 use crate::command::init::real_state;
 use crate::config_edit::{self, FileFormat};
 use crate::init_journal::{self, InitJournal};
@@ -75,14 +74,19 @@ fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> 
     let mut wrong = Vec::new();
     let mut named = BTreeSet::new();
     for target in agent_configs::targets(setup.agent, &places, &programs) {
-        let value = value(&target.path, target.format)?;
+        let value = agent_configs::file_value(&target.path, target.format)?;
         look(&target, &value, &mut named, &mut wrong);
         if let Some(at) = &target.servers {
             wrong.extend(around_the_gateway(setup, &target.path, &value, at));
         }
     }
     if let Some((path, at)) = agent_configs::local_servers(setup.agent, &places, &directory) {
-        wrong.extend(around_the_gateway(setup, &path, &value(&path, FileFormat::Json)?, &at));
+        wrong.extend(around_the_gateway(
+            setup,
+            &path,
+            &agent_configs::file_value(&path, FileFormat::Json)?,
+            &at,
+        ));
     }
     wrong.extend(switched_off(setup, &places, &directory)?);
     wrong.extend(named.iter().filter_map(|program| unfit(program, &programs)));
@@ -100,12 +104,7 @@ fn wrong(setup: &InitJournal, options: &ResolvedOptions) -> Result<Vec<String>> 
 
 /// Returns the settings that switch our part off, in any file that the agent reads in this directory.
 fn switched_off(setup: &InitJournal, places: &SettingsDirs, directory: &Path) -> Result<Vec<String>> {
-    let files = agent_configs::settings_layers(setup.agent, places, directory).into_iter();
-    let layers = files.map(|layer| {
-        let value = value(&layer.path, layer.format)?;
-        Ok((layer, value))
-    });
-    let layers: Vec<(SettingsLayer, Value)> = layers.collect::<Result<_>>()?;
+    let layers = agent_configs::layer_values(setup.agent, places, directory)?;
     let switches = agent_configs::off_switches(setup.agent);
     let found = switches.iter().filter_map(|switch| switch.find(&layers));
     let shown = found.map(|(path, what)| {
@@ -183,9 +182,4 @@ fn version(program: &Path) -> Result<String> {
     let said = timed_process::run(Command::new(program).arg("--version"), "", PATIENCE)?;
     anyhow::ensure!(said.status.success(), "`--version` ended with {}", said.status);
     Ok(said.stdout.chars().take(200).collect())
-}
-
-fn value(path: &Path, format: FileFormat) -> Result<Value> {
-    let text = atomic_replace::text(path)?.unwrap_or_default();
-    config_edit::read(format, &text).with_context(|| format!("`{}`", path.display()))
 }

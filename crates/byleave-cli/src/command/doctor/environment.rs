@@ -20,6 +20,7 @@ use crate::app_context::AppContext;
 use crate::call_display::format_count;
 use crate::config::NotifySetting;
 use crate::hook::SessionFindings;
+use crate::notify;
 use crate::resolved_options::{ResolvedOptions, real_path};
 
 /// Below this, the audit log and the copies beside it soon run out of space.
@@ -52,7 +53,7 @@ pub(super) fn findings(options: &ResolvedOptions) -> Vec<DoctorFinding> {
     let mut all = vec![settings(options), rules(options), state(options)];
     all.extend(book(options));
     all.push(terminal());
-    all.push(notify(options));
+    all.push(notify_finding(options));
     all.extend(webhooks(options));
     all.push(hooks(options));
     all.push(sessions(options));
@@ -247,9 +248,10 @@ fn webhooks(_options: &ResolvedOptions) -> Option<DoctorFinding> {
     None
 }
 
-fn notify(options: &ResolvedOptions) -> DoctorFinding {
+fn notify_finding(options: &ResolvedOptions) -> DoctorFinding {
     match options.settings.notify() {
         NotifySetting::Off => DoctorFinding::ok("notify", "off; `byleave inbox` shows the open questions"),
+        NotifySetting::Auto => DoctorFinding::ok("notify", notify::describe_auto()),
         NotifySetting::Osc9 => DoctorFinding::ok("notify", "by OSC 9, if the terminal supports it"),
         NotifySetting::Command(words) => {
             let program = words.first().cloned().unwrap_or_default();

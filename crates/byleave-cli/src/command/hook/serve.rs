@@ -195,7 +195,7 @@ impl HookServerState {
             Ok(judge) => judge,
             Err(error) => return Ok(deny(&error)),
         };
-        Ok(judge.answer(dialect, &heard, deadline).await.unwrap_or_else(|error| deny(&error)))
+        Ok(judge.answer(dialect, &heard, &request.agent, deadline).await.unwrap_or_else(|error| deny(&error)))
     }
 
     /// Returns the evaluator for a directory, and rebuilds it if its rules or settings have changed.

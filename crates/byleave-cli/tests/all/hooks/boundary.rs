@@ -65,7 +65,7 @@ fn stand() -> (HookFixture, String, Vec<[String; 2]>) {
 }
 
 /// Writes a file into the directory of the user's own settings.
-fn own(stand: &HookFixture, name: &str, text: &str) {
+pub(super) fn own(stand: &HookFixture, name: &str, text: &str) {
     let home = stand.desk.world.workspace().parent().unwrap().to_path_buf();
     let dir = home.join(".config/byleave");
     fs::create_dir_all(&dir).unwrap();
