@@ -145,7 +145,7 @@ impl HookEvaluator {
         if let Some(line) = heard.command()
             && let Some(prepared) = parse_exec_call(line, &self.program, &self.state)
         {
-            return self.prepared_before(dialect, heard, prepared);
+            return self.prepared_before(dialect, heard, prepared).await;
         }
         let kind = tool_effects(&heard.tool, &heard.input).kind;
         let mode = self.mode(dialect, heard, kind)?;
@@ -337,7 +337,7 @@ impl HookEvaluator {
     }
 
     /// Handles the rewritten line of a shell call, which comes again if an agent has two hooks for one call.
-    fn prepared_before(
+    async fn prepared_before(
         &self,
         dialect: AgentKind,
         heard: &HookRequest,
@@ -345,11 +345,17 @@ impl HookEvaluator {
     ) -> Result<HookDecision> {
         let call = prepared.call;
         let known = match call.parse::<CallId>() {
-            Ok(call) => self.tickets.find(call)?.is_some(),
-            Err(_) => false,
+            Ok(call) if self.tickets.find(call)?.is_some() => self.book.record(call).await?,
+            _ => None,
         };
-        if !known {
+        let header = known.as_ref().and_then(|kept| kept.record.header());
+        let Some(header) = header else {
             return Ok(HookDecision::Deny { reason: format!("no call {call} was prepared here") });
+        };
+        if header.session.as_str() != session_name(dialect, heard) {
+            return Ok(HookDecision::Deny {
+                reason: format!("call {call} was prepared for another session; it did not run"),
+            });
         }
         match prepared.ticket {
             // Otherwise the model could start the call without the question.

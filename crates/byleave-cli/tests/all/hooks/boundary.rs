@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use byleave_hook::AgentKind;
 use serde_json::{Value, json};
 
-use super::{HookFixture, PATIENT_MS, is_denied, said, tools};
+use super::{HookFixture, PATIENT_MS, is_denied, rewritten, said, tools};
 
 const UNASKED: [&str; 2] = ["confirm-dangerous", "yolo"];
 
@@ -140,5 +140,22 @@ fn in_a_mode_that_asks_a_person_is_asked() {
     let hook = super::start(stand.hook(AgentKind::ClaudeCode, PATIENT_MS), read.to_string().as_bytes());
     stand.answers(&["yes"]);
     let told = super::ended(hook);
+    assert!(told.status.success() && !is_denied(AgentKind::ClaudeCode, &told), "{told:?}");
+}
+
+// req: M2
+#[test]
+fn a_prepared_call_is_started_by_its_own_session_only() {
+    let (stand, cwd, _) = stand();
+    let asks = |session: &str, command: &str| {
+        let mut request = said(AgentKind::ClaudeCode, &cwd, "Bash", &json!({ "command": command }), None);
+        request["session_id"] = session.into();
+        stand.asks(AgentKind::ClaudeCode, &request, PATIENT_MS)
+    };
+    let line = rewritten(AgentKind::ClaudeCode, &asks("5f0c", "echo mine")).expect("a line of ours");
+    let told = asks("another", &line);
+    let why = String::from_utf8_lossy(&told.stderr);
+    assert!(is_denied(AgentKind::ClaudeCode, &told) && why.contains("another session"), "{told:?}");
+    let told = asks("5f0c", &line);
     assert!(told.status.success() && !is_denied(AgentKind::ClaudeCode, &told), "{told:?}");
 }
