@@ -57,6 +57,8 @@ test("a question arrives while the list is looked at, and is announced", async (
   // The card has the command, what it changed and the answers on one screen.
   assert.equal(await page.locator(".delta .minus").textContent(), "-blue");
   assert.equal(await page.locator(".delta .plus").textContent(), "+violet");
+  const [before, after] = [await page.locator(".delta .minus").boundingBox(), await page.locator(".delta .plus").boundingBox()];
+  assert.ok(before.y === after.y && before.x + before.width <= after.x, "before and after are side by side");
   for (const part of [".question", ".bar button.yes"]) assert.ok(await inView(page.locator(part)), part);
   assert.equal(await page.locator("nav .badge").textContent(), "1");
   assert.ok(!(await page.getByText("Arguments, in full").isVisible()), "the details are folded");
@@ -216,6 +218,8 @@ test("on a phone, in the dark", async () => {
   await page.locator(`li[data-id="${call.question.id}"] a`).tap();
   await page.getByRole("heading", { level: 1, name: /^\$ sed -i/ }).waitFor();
   for (const part of ["h1", ".delta .plus", ".bar button.yes"]) assert.ok(await inView(page.locator(part)), part);
+  const [old, fresh] = [await page.locator(".delta .minus").boundingBox(), await page.locator(".delta .plus").boundingBox()];
+  assert.ok(old.x === fresh.x && old.y < fresh.y, "after is below before");
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
   assert.ok(wide <= 390, `nothing is beyond the edge: ${wide}`);
   await readable(page);
@@ -237,7 +241,7 @@ test("everything is halted and lifted", async () => {
   const call = await stage.call("read_file", { path: "colours.txt" });
   assert.equal((await stage.settled(call.call)).refusal.code, "halted");
   await page.getByRole("button", { name: "Lift the halt" }).click();
-  await page.locator("details.halt").waitFor();
+  await page.locator(".halted").waitFor({ state: "detached" });
 });
 
 test("without the script everything can be answered, and not faster than it can be read", async () => {

@@ -89,6 +89,11 @@ impl Gate {
         self.inner.policy.store(Arc::new(policy));
     }
 
+    /// Returns the policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.inner.policy.load_full()
+    }
+
     /// Returns whether any reviewer reads results before they are released.
     pub fn has_output_reviewers(&self) -> bool {
         !self.inner.reviewers.has_no_output_reviewers()

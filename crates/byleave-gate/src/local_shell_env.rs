@@ -1,6 +1,7 @@
 //! The environment of a shell command: this machine, as the command would find it. It must not change anything.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,8 @@ pub(crate) struct LocalShellEnv<'a> {
     cwd: &'a str,
     home: Option<String>,
     search_path: Vec<PathBuf>,
+    /// The files of the project that would run instead of the programs that were found, if they existed.
+    shadowing: RefCell<BTreeSet<PathBuf>>,
     hard_links: OnceCell<HardLinkIndex>,
     links: LinkIndex,
 }
@@ -38,9 +41,26 @@ impl<'a> LocalShellEnv<'a> {
             cwd: site.cwd.to_str()?,
             home,
             search_path: path.unwrap_or_default(),
+            shadowing: RefCell::default(),
             hard_links: OnceCell::new(),
             links,
         })
+    }
+
+    /// Returns the files of the project that would run instead of the programs that were found, if they existed. A command that is run
+    /// later must not find them.
+    pub(crate) fn shadowing_files(&self) -> Vec<String> {
+        let files = self.shadowing.borrow();
+        files.iter().filter_map(|file| file.to_str().map(str::to_owned)).collect()
+    }
+
+    /// Returns the topmost directory of the project: the last one above the working directory that does not contain the home directory.
+    fn project(&self) -> &Path {
+        let home = self.home.as_deref().map(Path::new);
+        let own = |directory: &&Path| {
+            directory.parent().is_some() && home.is_none_or(|home| !home.starts_with(directory))
+        };
+        self.context.cwd.ancestors().take_while(own).last().unwrap_or(&self.context.cwd)
     }
 
     /// Returns the resolved file, if it exists and is executable.
@@ -75,8 +95,16 @@ impl ShellEnv for LocalShellEnv<'_> {
             return Self::find_executable(&self.context.cwd.join(name));
         }
         // A relative directory in the search path depends on the command's current directory, which is unknown.
+        let project = self.project();
         let directories = self.search_path.iter().take_while(|directory| directory.is_absolute());
-        directories.into_iter().find_map(|directory| Self::find_executable(&directory.join(name)))
+        directories.into_iter().find_map(|directory| {
+            let file = directory.join(name);
+            let found = Self::find_executable(&file);
+            if found.is_none() && directory.starts_with(project) {
+                self.shadowing.borrow_mut().insert(file);
+            }
+            found
+        })
     }
 
     fn resolve(&self, cwd: &str, path: &str) -> Option<String> {
@@ -119,4 +147,38 @@ pub(crate) fn list_names(directory: &Path) -> Option<Vec<String>> {
 /// way means that it has changed, and it is unknown what would run.
 pub(crate) fn read_script(path: &Path) -> Option<String> {
     byleave_files::read_text(path, LinkPolicy::Never, SCRIPT_BYTES_MAX).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use byleave_core::id::{AgentId, SessionId};
+
+    #[test]
+    fn nearer_programs_of_the_project_are_those_that_do_not_exist_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (project, home) = (root.join("project"), root.join("home"));
+        for directory in ["project/sub", "project/near", "project/bin", "home/bin"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let tool = project.join("bin/tool");
+        fs::write(&tool, "").unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        let context = ToolContext {
+            tenant: "t".parse().unwrap(),
+            session: SessionId::new("s").unwrap(),
+            agent: AgentId::new("a").unwrap(),
+            cwd: project.join("sub"),
+        };
+        let mut env = LocalShellEnv::for_context(&context).unwrap();
+        env.home = home.to_str().map(str::to_owned);
+        env.search_path = ["project/near", "home/bin", "project/bin"].map(|place| root.join(place)).to_vec();
+        assert_eq!(env.find_program("tool").as_deref(), tool.to_str());
+        assert_eq!(env.shadowing_files(), [project.join("near/tool").to_str().unwrap()]);
+        assert_eq!(env.find_program("none"), None);
+        assert_eq!(env.shadowing_files().len(), 3, "{:?}", env.shadowing_files());
+    }
 }

@@ -174,7 +174,9 @@ pub fn add_argument(
         ArgumentRole::Command => {
             let here = LocalShellEnv::for_context(site)
                 .ok_or_else(|| ToolError("the path of the working directory is not valid UTF-8".into()))?;
-            for file in add_command(plan, text, &here) {
+            let bound = add_command(plan, text, &here);
+            // A program that appears nearer in the search path would run instead of the one that was found.
+            for file in bound.into_iter().chain(here.shadowing_files()) {
                 // A file that cannot be bound may have changed by the time the call runs.
                 match capture_binding(&file) {
                     Ok(bound) => plan.bindings.push(bound),

@@ -1,4 +1,4 @@
-//! The web pages: inbox, audit log, standing approvals and statistics, for people with a browser.
+//! The web pages: inbox, audit log, sessions, standing approvals, policy and statistics, for people with a browser.
 //!
 //! They are rendered completely on the server. A small script only adds live updates and keyboard shortcuts. Every page
 //! passes [`auth::door`] first: without a sign-in, only the sign-in page is visible. All texts go through [`maud`], which
@@ -16,9 +16,11 @@ mod html_document;
 mod inbox;
 mod layout;
 mod oidc_login;
+mod policy;
 mod question;
 mod question_card;
 mod question_view;
+mod session_timeline;
 mod sign_in;
 mod signed_in_user;
 mod sse;
@@ -46,6 +48,10 @@ pub(crate) fn router(app: &App) -> Router<App> {
         .route("/log/{call}", get(audit_log::record))
         .route("/approvals", get(standing_approvals::list))
         .route("/approvals/{approval}/revoke", post(standing_approvals::revoke))
+        .route("/session", get(session_timeline::show))
+        .route("/policy", get(policy::show))
+        .route("/policy/explain", post(policy::explain))
+        .route("/policy/replay", post(policy::replay))
         .route("/stats", get(stats::show))
         .route("/halt", post(inbox::halt))
         .route("/lift", post(inbox::lift))

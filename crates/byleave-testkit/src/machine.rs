@@ -164,11 +164,12 @@ echo 'u:x:61001:61001::/home/u:/bin/bash' >>state/passwd
 echo 'u:x:61001:' >>state/group
 mount --bind state/passwd etc/passwd
 mount --bind state/group etc/group
-# Who is trusted here may change without any effect on the machine around it.
+# Who is trusted here may change without any effect on the machine around it. The file lies where the user cannot remove it: nothing can
+# be mounted over a file that was removed, so the sandbox could not be built.
 if [ -f etc/ssl/certs/ca-certificates.crt ]; then
-    cp etc/ssl/certs/ca-certificates.crt state/authorities
-    chown 61001:61001 state/authorities
-    mount --bind state/authorities etc/ssl/certs/ca-certificates.crt
+    cp etc/ssl/certs/ca-certificates.crt authorities
+    chown 61001:61001 authorities
+    mount --bind authorities etc/ssl/certs/ca-certificates.crt
 fi
 chown -R 61001:61001 ws outside home/u main
 chown 61001:61001 state

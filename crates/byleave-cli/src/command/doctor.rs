@@ -66,6 +66,12 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     if let Some(container) = &container {
         container.add_to(&mut report);
     }
+    // The result comes first; the table below explains it.
+    for DoctorFinding { subject: about, is_ok: is_well, message: what, .. } in &findings {
+        let sign = if *is_well { "ok ".to_owned() } else { screen.painted(Tone::Bad, "BAD") };
+        screen.line(&format!("{sign} {about:9} {}", prose(what)));
+    }
+    screen.line("");
     screen.title(&report.level);
     for line in &report.backends {
         screen.line(line);
@@ -78,11 +84,6 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
     if !report.rows.is_empty() {
         screen.line("");
         table(screen, &report.columns, &report.rows);
-    }
-    screen.line("");
-    for DoctorFinding { subject: about, is_ok: is_well, message: what, .. } in &findings {
-        let sign = if *is_well { "ok ".to_owned() } else { screen.painted(Tone::Bad, "BAD") };
-        screen.line(&format!("{sign} {about:9} {}", prose(what)));
     }
     for line in &report.lacking {
         screen.message_with_tone(Tone::Careful, "note:", line);

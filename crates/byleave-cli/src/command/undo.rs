@@ -75,6 +75,11 @@ pub(crate) async fn run(
                 values.push(json!({ "undone": call, "call": result.call, "text": output.text }));
             } else {
                 let text = prose(&output.text);
+                // The tool tells a model which call it undid. A person reads the short id.
+                let text = match text.strip_prefix(&format!("undid {call}: ")) {
+                    Some(changes) => format!("{}: {changes}", short(call)),
+                    None => text,
+                };
                 let what = what.map(|what| format!(" ({what})")).unwrap_or_default();
                 screen.message_with_tone(
                     Tone::Strong,

@@ -16,6 +16,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The sequence that the program prints at the end of each frame.
 const DRAWN: &[u8] = b"\x1b[?2026l";
+/// The sequence with which a whole screen is closed.
+const CLOSED: &str = "\u{1b}[?1049l";
 /// Shown by a prompt while it waits for the keyboard to be quiet, or until the question was visible for long enough.
 const WAITS: &str = "⏳";
 /// Shown below a question that is read and not yet answered.
@@ -143,11 +145,19 @@ impl TestWindow {
             self.await_screen("the end", |screen| !screen.contains("below"));
             self.await_ready();
         }
+        let before = self.seen.len();
         self.press(letter);
         let chosen = format!("{name}: ");
-        self.await_screen(&format!("`{chosen}` or an answer"), |screen| {
-            screen.contains(&chosen) || !screen.contains(CHOICES)
-        });
+        let began = Instant::now();
+        // The next question may be on the screen before anybody looks. The screen of this one was closed then.
+        while !(self.is_whole()
+            && (self.screen().contains(&chosen)
+                || !self.screen().contains(CHOICES)
+                || self.seen[before..].contains(CLOSED)))
+        {
+            self.look(Duration::from_secs(2));
+            assert!(began.elapsed() < PATIENCE, "never `{chosen}` or an answer:\n{}", self.screen());
+        }
         // A screen that was opened to answer questions does not ask for Enter.
         if self.screen().contains(&chosen) {
             self.press("\r");

@@ -8,7 +8,7 @@ use byleave_gate::audit_log::export::describe_entry;
 use byleave_gate::audit_log::{CallFilter, CallItem, Cursor, PageRequest};
 use byleave_gate::clock::{Clock as _, SystemClock};
 use byleave_gate::core::escape::{EscapeLevel, make_visible};
-use byleave_gate::core::id::CallId;
+use byleave_gate::core::id::{CallId, SessionId};
 use byleave_gate::core::time_format::format_utc;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -17,11 +17,13 @@ use url::form_urlencoded::Serializer;
 use super::error_page::ErrorPage;
 use super::form::CsrfForm;
 use super::layout::{csrf_field, page};
+use super::session_timeline;
 use super::signed_in_user::SignedInUser;
 use super::text::ago;
 use crate::api_types::check_length;
 use crate::extract::{PathId, StrictQuery};
 use crate::principal::AccessScope;
+use crate::problem::{Problem, ProblemKind};
 use crate::record_access;
 use crate::state::App;
 
@@ -34,6 +36,7 @@ pub(super) struct AuditLogSearch {
     text: String,
     tool: String,
     agent: String,
+    session: String,
     outcome: String,
     after: Option<i64>,
 }
@@ -49,13 +52,16 @@ pub(super) async fn list(
         ("text", &search.text),
         ("tool", &search.tool),
         ("agent", &search.agent),
+        ("session", &search.session),
         ("outcome", &search.outcome),
     ] {
         check_length(what, text, 0, 200)?;
     }
     let tenancy = &visitor.caller.tenant;
     let some = |text: &String| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+    let session = some(&search.session).map(SessionId::new).transpose();
     let filter = CallFilter {
+        session: session.map_err(|bad| Problem::new(ProblemKind::Unusable, bad.to_string()))?,
         tenant: Some(tenancy.id().clone()),
         text: some(&search.text),
         tool: some(&search.tool),
@@ -86,6 +92,7 @@ fn searching(search: &AuditLogSearch) -> Markup {
             label { "Text" input type="search" name="text" value=(search.text) data-key="/"; }
             label { "Tool" input type="text" name="tool" value=(search.tool); }
             label { "Agent" input type="text" name="agent" value=(search.agent); }
+            label { "Session" input type="text" name="session" value=(search.session); }
             label { "Outcome" select name="outcome" {
                 @for outcome in outcomes {
                     option value=(outcome) selected[search.outcome == outcome] { @if outcome.is_empty() { "any" } @else { (outcome) } }
@@ -124,6 +131,7 @@ fn older(search: &AuditLogSearch, last: Cursor) -> String {
         ("text", &search.text),
         ("tool", &search.tool),
         ("agent", &search.agent),
+        ("session", &search.session),
         ("outcome", &search.outcome),
     ] {
         query.append_pair(name, text);
@@ -175,7 +183,7 @@ pub(super) async fn record(
                 dt { "Summary" } dd { (make_visible(&listing.summary, EscapeLevel::Text)) }
                 dt { "Tool" } dd { (make_visible(&listing.tool, EscapeLevel::Name)) }
                 dt { "Agent" } dd { (make_visible(&listing.agent, EscapeLevel::Name)) }
-                dt { "Session" } dd { (make_visible(listing.session.as_str(), EscapeLevel::Name)) }
+                dt { "Session" } dd { a href=(session_timeline::address(&listing.session, None)) { (make_visible(listing.session.as_str(), EscapeLevel::Name)) } }
             }
             dt { "Call" } dd { code { (call) } }
         }

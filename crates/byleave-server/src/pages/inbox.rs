@@ -43,9 +43,8 @@ pub(super) async fn show(State(_app): State<App>, visitor: SignedInUser) -> Resu
     });
     let body = html! {
         h1 { "Inbox" }
-        @if why.is_some() { (halting(&visitor, why.as_deref())) }
+        @if let Some(why) = &why { (halted_notice(&visitor, why)) }
         form #list method="get" action="/answer-several" data-live { (list(&items, &texts)) }
-        @if why.is_none() { (halting(&visitor, None)) }
         details.keys {
             summary { "Keys" }
             p { kbd { "j" } " " kbd { "k" } " down and up, " kbd { "Enter" } " opens, " kbd { "x" } " marks. On a question: " kbd { "y" } " yes, " kbd { "n" } " no, "
@@ -107,27 +106,14 @@ fn entry(item: &QuestionItem, text: Option<&String>, now: u64) -> Markup {
     }
 }
 
-fn halting(visitor: &SignedInUser, why: Option<&str>) -> Markup {
-    let may = visitor.has(AccessScope::Administer);
-    match why {
-        Some(why) => html! {
-            div.halted role="alert" {
-                p { (make_visible(why, EscapeLevel::Text)) }
-                @if may { form method="post" action="/lift" { (csrf_field(visitor)) button type="submit" { "Lift the halt" } } }
+fn halted_notice(visitor: &SignedInUser, why: &str) -> Markup {
+    html! {
+        div.halted role="alert" {
+            p { (make_visible(why, EscapeLevel::Text)) }
+            @if visitor.has(AccessScope::Administer) {
+                form method="post" action="/lift" { (csrf_field(visitor)) button type="submit" { "Lift the halt" } }
             }
-        },
-        None if may => html! {
-            details.halt {
-                summary { "Halt everything" }
-                form.card method="post" action="/halt" {
-                    (csrf_field(visitor))
-                    label for="reason" { "Reason. Until the halt is lifted, no call begins: each is refused with this reason." }
-                    input #reason type="text" name="reason" required maxlength="1000";
-                    button.no type="submit" { "Halt everything" }
-                }
-            }
-        },
-        None => html! {},
+        }
     }
 }
 

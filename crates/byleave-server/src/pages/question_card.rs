@@ -72,14 +72,23 @@ fn change(file: &CardChange, is_said: bool) -> Markup {
             }
             @if !file.diff.is_empty() {
                 div.delta {
-                    @for line in &file.diff {
-                        div class=(if line.starts_with('+') { "plus" } else { "minus" }) { span.text { (line) } }
+                    @for pair in pairs(&file.diff) {
+                        div.pair {
+                            @for line in pair {
+                                div class=(if line.starts_with('+') { "plus" } else { "minus" }) { span.text { (line) } }
+                            }
+                        }
                     }
                     @if file.folded_lines > 0 { div.rest { "… " (file.folded_lines) " more lines" } }
                 }
             }
         }
     }
+}
+
+/// Splits a difference where removed lines follow added ones. A wide screen shows the removed lines of a part beside the added ones.
+fn pairs(diff: &[String]) -> impl Iterator<Item = &[String]> {
+    diff.chunk_by(|line, next| line.starts_with('-') || next.starts_with('+'))
 }
 
 /// Renders the details: folded if the card is enough, and open otherwise.
@@ -101,5 +110,18 @@ pub(super) fn details(sheet: &QuestionView, card: &QuestionCard, level: HeadingL
                 (all)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removed_lines_are_beside_those_that_replace_them() {
+        let diff = ["-a", "+b", "-c", "-d", "+e", "+f", "-g"].map(str::to_owned);
+        let found: Vec<Vec<&str>> =
+            pairs(&diff).map(|pair| pair.iter().map(String::as_str).collect()).collect();
+        assert_eq!(found, [vec!["-a", "+b"], vec!["-c", "-d", "+e", "+f"], vec!["-g"]]);
     }
 }

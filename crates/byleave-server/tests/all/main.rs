@@ -13,6 +13,7 @@ mod asking;
 mod calls;
 mod document;
 mod events;
+mod full_inbox;
 mod own_tools;
 mod pages;
 mod pressure;

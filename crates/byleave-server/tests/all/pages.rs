@@ -9,14 +9,14 @@ use byleave_server::principal::{AccessScope, PrincipalKind};
 use crate::stage::{ServerFixture, TestResponse};
 
 /// A person with a browser.
-struct Browser<'a> {
+pub(crate) struct Browser<'a> {
     stage: &'a ServerFixture,
     origin: String,
     cookie: String,
 }
 
 impl<'a> Browser<'a> {
-    async fn sign_in(stage: &'a ServerFixture, token: &str) -> Self {
+    pub(crate) async fn sign_in(stage: &'a ServerFixture, token: &str) -> Self {
         let origin = format!("http://{}", stage.address);
         let heard = stage.browse("/sign-in", &[("origin", &origin)], Some(&format!("token={token}"))).await;
         assert_eq!((heard.status, heard.headers["location"].as_str()), (303, "/"), "{}", heard.text);
@@ -29,7 +29,11 @@ impl<'a> Browser<'a> {
         Self { stage, origin, cookie }
     }
 
-    async fn get(&self, path: &str) -> TestResponse {
+    pub(crate) fn cookie(&self) -> &str {
+        &self.cookie
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.stage.browse(path, &[("cookie", &self.cookie)], None).await
     }
 
@@ -60,7 +64,16 @@ async fn who_is_not_signed_in_sees_the_way_in_and_nothing_else() {
     let stage = ServerFixture::new().await;
     let bot = stage.agent("bot");
     let (_, question, _) = stage.waiting(&bot, "k").await;
-    for path in ["/", "/log", "/approvals", "/stats", "/live", &format!("/questions/{question}")] {
+    for path in [
+        "/",
+        "/log",
+        "/session?name=s",
+        "/policy",
+        "/approvals",
+        "/stats",
+        "/live",
+        &format!("/questions/{question}"),
+    ] {
         let heard = stage.browse(path, &[], None).await;
         assert_eq!(heard.status, 303, "{path}: {}", heard.text);
         assert!(heard.headers["location"].starts_with("/sign-in?next=%2F"), "{path}");
@@ -264,4 +277,24 @@ async fn the_card_of_a_question_comes_before_its_details_and_the_answers() {
     let heading = page.split_once("<title>").unwrap().1.split_once(" · Byleave").unwrap().0.to_owned();
     let list = browser.get("/").await.text;
     assert!(list.contains(&format!("<span class=\"summary\">{heading}")), "{heading}: {list}");
+}
+
+// req: R5
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_page_takes_forms_of_its_own_pages_only_and_replays_for_administrators() {
+    let stage = ServerFixture::new().await;
+    let ann = stage.person("ann", &[AccessScope::Answer, AccessScope::Read]);
+    let browser = Browser::sign_in(&stage, &ann).await;
+    let page = browser.get("/policy").await;
+    assert!(page.status == 200 && !page.text.contains("/policy/replay"), "{}", page.text);
+    let token = field(&page.text, "csrf_token");
+    let explained =
+        |token: &str| format!("csrf_token={token}&tool=note&arguments=%7B%22text%22%3A%22%3Cb%3E%22%7D");
+    assert_eq!(browser.post("/policy/explain", &explained("made-up")).await.status, 403);
+    let found = browser.post("/policy/explain", &explained(&token)).await;
+    assert!(found.status == 200 && found.text.contains("A person would be asked"), "{}", found.text);
+    assert!(!found.text.contains("<b>"), "{}", found.text);
+    assert_eq!(stage.notes.load(Ordering::SeqCst), 0, "nothing ran");
+    let replay = format!("csrf_token={token}&rules=");
+    assert_eq!(browser.post("/policy/replay", &replay).await.status, 403);
 }

@@ -16,6 +16,8 @@ use crate::text::{clock, wrap_text};
 
 /// The minimum number of rows of the question that are worth showing.
 const BODY_MIN: u16 = 3;
+/// The beginning of the line below a card that does not say everything.
+const NEEDS_DETAILS: &str = "in short; a yes needs the details: press d";
 
 /// The part below the question: lines, and perhaps a field.
 struct DialogFooter {
@@ -103,7 +105,9 @@ impl QuestionDialog {
         let is_card = self.page == DialogPage::Card;
         let needs_details = is_card && !self.is_card_enough && !self.details.has_reached_end();
         let text = match (above, below) {
-            (0, 0) if needs_details => "── in short; a yes needs the details: press d".to_owned(),
+            (0, 0) if needs_details => format!("── {NEEDS_DETAILS}"),
+            (above, 0) if needs_details => format!("── {NEEDS_DETAILS} ▲ {} above", rows(above)),
+            (_, below) if needs_details => format!("── {NEEDS_DETAILS} ▼ {} below", rows(below)),
             (0, 0) if is_card => "── in short; d shows the details".to_owned(),
             (above, 0) if is_card => format!("── in short, the end; {} above", rows(above)),
             (_, below) if is_card => format!("── in short ▼ {} below: Space, arrows, End", rows(below)),
@@ -206,11 +210,8 @@ fn head(dialogue: &QuestionDialog, area: Rect, buf: &mut Buffer, left: Option<Du
     let who = match dialogue.sheets() {
         [sheet] => {
             let agent = make_visible(sheet.agent.as_str(), EscapeLevel::Name);
-            let session = make_visible(sheet.session.as_str(), EscapeLevel::Name);
-            format!(
-                " Byleave: {agent} asks, session {session}, in {}",
-                make_visible(&sheet.cwd, EscapeLevel::Name)
-            )
+            // The details name the session.
+            format!(" Byleave: {agent} asks in {}", make_visible(&sheet.cwd, EscapeLevel::Name))
         }
         several => format!(" Byleave: {} questions, one answer", several.len()),
     };

@@ -23,30 +23,46 @@ const REUSED: CaseProof =
 
 pub(super) fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
     match case.id.as_str() {
-        "script-rewritten-after-approval" => {
-            stage::script("/ws/x.sh", "#!/bin/sh\ntouch approved\n");
-            changed(case, surface, || stage::script("/ws/x.sh", &stage::marking()))
-        }
+        "script-rewritten-after-approval" => changed(
+            case,
+            surface,
+            || stage::script("/ws/x.sh", "#!/bin/sh\ntouch approved\n"),
+            || stage::script("/ws/x.sh", &stage::marking()),
+        ),
         "script-runner-not-recognised" => {
             // An unknown script runner, in a place where `npx` finds it.
             stage::script("/ws/node_modules/.bin/tsx", "#!/bin/sh\n. \"$1\"\n");
             stage::script("/ws/bin/npx", "#!/bin/sh\nexec /ws/node_modules/.bin/\"$@\"\n");
-            stage::script("/ws/x.ts", "touch approved\n");
-            changed(case, surface, || stage::script("/ws/x.ts", &stage::marking()))
+            changed(
+                case,
+                surface,
+                || stage::script("/ws/x.ts", "touch approved\n"),
+                || stage::script("/ws/x.ts", &stage::marking()),
+            )
         }
         "interpreter-operand-unbindable" => {
             stage::script("/ws/pkg/__init__.py", "");
             stage::script("/ws/pkg/main.py", "open('approved', 'w')\n");
             let marks = "open('/ws/gate-marker', 'w')\nopen('/tmp/gate-marker', 'w')\n";
-            changed(case, surface, || stage::script("/ws/pkg/main.py", marks))
+            // Without a copy nothing can bind the module, and the card says that nothing was tried.
+            changed_with_copy(case, surface, || stage::script("/ws/pkg/main.py", marks));
+            CHANGED
         }
-        "binary-replaced-after-approval" => {
-            stage::script("/ws/tool", "#!/bin/sh\ntouch approved\n");
-            changed(case, surface, || stage::script("/ws/tool", &stage::marking()))
-        }
+        "binary-replaced-after-approval" => changed(
+            case,
+            surface,
+            || stage::script("/ws/tool", "#!/bin/sh\ntouch approved\n"),
+            || stage::script("/ws/tool", &stage::marking()),
+        ),
         "path-lookup-changes" => {
+            let nearer = "/ws/node_modules/.bin/prettier";
             stage::script("/ws/bin/prettier", "#!/bin/sh\ntouch approved\n");
-            changed(case, surface, || stage::script("/ws/node_modules/.bin/prettier", &stage::marking()))
+            let prepare = || {
+                if fs::exists(nearer).unwrap() {
+                    fs::remove_file(nearer).unwrap();
+                }
+            };
+            changed(case, surface, prepare, || stage::script(nearer, &stage::marking()))
         }
         "file-changed-since-diff-shown" => file(case, surface),
         "symlink-retarget-after-approval" => link(case, surface),
@@ -57,7 +73,7 @@ pub(super) fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
         "internal-approval-fields-injected" => injected(case),
         "hook-rewrites-input-after-check" => rewritten(case, surface),
         "stale-prompt-answers-new-call" => stale(surface),
-        "mode-switched-while-pending" => loosened(case, surface),
+        "mode-switched-while-pending" => loosened(surface),
         "parallel-calls-one-answer" => parallel(case, surface),
         "long-delay-then-execute" => delayed(surface),
         "retry-outside-sandbox-on-old-approval" => retried(case, surface),
@@ -67,11 +83,24 @@ pub(super) fn examine(case: &CorpusCase, surface: Surface) -> CaseProof {
 
 /// Shows the question to its end, chooses yes, changes the world, and confirms.
 fn approved_while(case: &CorpusCase, surface: Surface, change: impl FnOnce()) -> (Option<i32>, String) {
+    let (code, seen) = approved_with_copy(case, surface, true, change);
+    // What runs after the yes is bound only by what the plan names.
+    assert!(!seen.contains("not tried on a copy"), "there was no copy: {seen}");
+    (code, seen)
+}
+
+fn approved_with_copy(
+    case: &CorpusCase,
+    surface: Surface,
+    with_copy: bool,
+    change: impl FnOnce(),
+) -> (Option<i32>, String) {
     let words = case.input["args"].to_string();
     let tool = case.input["tool"].as_str().unwrap();
     let mut sitting =
         surface.call_with(&["call", tool, "--mode", "confirm-all", "--args", &words], |command| {
             command.env("PATH", "/ws/node_modules/.bin:/ws/bin:/usr/local/bin:/usr/bin:/bin");
+            command.env("BYLEAVE_REHEARSE", with_copy.to_string());
         });
     assert!(sitting.asks(), "{}", sitting.seen);
     whole(&mut sitting);
@@ -79,7 +108,19 @@ fn approved_while(case: &CorpusCase, surface: Surface, change: impl FnOnce()) ->
     sitting.end()
 }
 
-fn changed(case: &CorpusCase, surface: Surface, change: impl FnOnce()) -> CaseProof {
+/// Changes the world after a question about a run on a copy, and after one without a copy.
+fn changed(case: &CorpusCase, surface: Surface, prepare: impl Fn(), change: impl Fn()) -> CaseProof {
+    prepare();
+    changed_with_copy(case, surface, &change);
+    prepare();
+    let (code, seen) = approved_with_copy(case, surface, false, &change);
+    stage::no_marker();
+    // There is no result that could be committed.
+    assert!(code == Some(3) && seen.contains("changed"), "{code:?} {seen}");
+    CHANGED
+}
+
+fn changed_with_copy(case: &CorpusCase, surface: Surface, change: impl FnOnce()) {
     let (code, seen) = approved_while(case, surface, change);
     stage::no_marker();
     // Either the call is refused because something changed, or the result of the rehearsal is committed. The new script would not have
@@ -87,7 +128,6 @@ fn changed(case: &CorpusCase, surface: Surface, change: impl FnOnce()) -> CasePr
     let is_refused = code == Some(3) && seen.contains("changed");
     let is_committed = code == Some(0) && stage::read("/ws/approved").is_some();
     assert!(is_refused || is_committed, "{code:?} {seen}");
-    CHANGED
 }
 
 fn file(case: &CorpusCase, surface: Surface) -> CaseProof {
@@ -241,9 +281,10 @@ fn stale(surface: Surface) -> CaseProof {
     "a gate; a yes that was not confirmed dies with its question, and an answer names the digest of what it answers"
 }
 
-fn loosened(case: &CorpusCase, surface: Surface) -> CaseProof {
+fn loosened(surface: Surface) -> CaseProof {
     let mut own = WindowGate::new(surface);
-    let going = own.begin(call("bash", case.input["args"].clone()));
+    // At the path of the corpus it would write to its own `/tmp`, which nobody is asked about.
+    let going = own.begin(call("bash", json!({"command": "touch /ws/gate-marker"})));
     whole(&mut own.window);
     own.gate.set_policy(policy(
         "[[rule]]\nid = \"all\"\nverdict = \"allow\"\nrun = \"touch\"\nwrite = \"/**\"\n",

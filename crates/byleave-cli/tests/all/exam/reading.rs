@@ -184,7 +184,9 @@ fn read_mark(inside: &str) -> String {
     if let Some(run) = inside.strip_prefix("rtl ").and_then(|rest| rest.strip_suffix(" rtl")) {
         return run.into();
     }
-    let mut words: Vec<&str> = inside.split(' ').collect();
+    // Where a line was broken, the blanks inside of a mark are gone.
+    let spaced = inside.replace('×', " ×").replace("U+", " U+");
+    let mut words: Vec<&str> = spaced.split_whitespace().collect();
     let times = match words.last().and_then(|word| word.strip_prefix('×')) {
         Some(times) if words.len() == 2 => {
             words.pop();

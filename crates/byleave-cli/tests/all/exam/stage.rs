@@ -38,6 +38,13 @@ pub(crate) fn prepare(case: &CorpusCase) {
     }
 }
 
+/// Checks that commands run on a copy on this machine. Without copies, the cases would show less than they say.
+pub(crate) fn check_copies() {
+    let said = without_terminal(&["rehearse", "--json", "true"], |_| {});
+    let words = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+    assert!(said.status.success(), "no command can run on a copy here: {words}");
+}
+
 /// Returns a program in the workspace, with an environment of its own.
 pub(crate) fn program(name: &str) -> Command {
     let mut command = Command::new(name);
