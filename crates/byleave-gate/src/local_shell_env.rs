@@ -123,6 +123,10 @@ impl ShellEnv for LocalShellEnv<'_> {
         read_script(Path::new(path))
     }
 
+    fn link_target(&self, path: &str) -> Option<String> {
+        fs::read_link(path).ok()?.into_os_string().into_string().ok()
+    }
+
     fn other_names(&self, path: &str) -> Vec<String> {
         let path = Path::new(path);
         let mut names = self.links.names_of(path);

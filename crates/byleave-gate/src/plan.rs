@@ -3,6 +3,7 @@
 //! It reads the file system to resolve paths and to bind their content. It must not change anything.
 
 mod argument_scan;
+mod git_objects;
 mod hosts;
 mod patch;
 mod schema_urls;

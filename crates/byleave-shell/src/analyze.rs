@@ -81,6 +81,10 @@ impl ShellEnv for WithCwd<'_> {
         self.env.read_script(path)
     }
 
+    fn link_target(&self, path: &str) -> Option<String> {
+        self.env.link_target(path)
+    }
+
     fn other_names(&self, path: &str) -> Vec<String> {
         self.env.other_names(path)
     }

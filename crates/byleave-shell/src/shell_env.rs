@@ -32,6 +32,11 @@ pub trait ShellEnv {
     /// Returns the text of a small file that the command would run (`source`, a script), or `None` if it is unknown.
     fn read_script(&self, path: &str) -> Option<String>;
 
+    /// Returns the text of a symbolic link, or `None` if the path is none. The directory of the path is resolved already.
+    fn link_target(&self, _path: &str) -> Option<String> {
+        None
+    }
+
     /// Returns the other paths of the same file (hard links, and symbolic links that lead to it), as far as they are known. Most files have
     /// none.
     fn other_names(&self, _path: &str) -> Vec<String> {

@@ -8,17 +8,21 @@ use byleave_core::policy::Policy;
 use byleave_files::LinkPolicy;
 use byleave_shell::repository::{STASHED_CONTENT, STORED_CONTENT};
 
+use super::git_objects::{GitObjects, from_hex};
+
 /// The maximum size of an index that is read.
 const INDEX_BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// The maximum size of a small file of the repository.
 const SMALL_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The most guarded files that a plan names.
 const NAMED_MAX: usize = 20;
+/// The most entries of the stash that are read.
+const STASHES_MAX: usize = 200;
 /// The flag of an index entry that has a second word of flags.
 const EXTENDED: u16 = 0x4000;
 
-/// Replaces the reads of what a repository stores by reads of its tracked files that a rule denies or asks about. Without such a file
-/// nothing is left of them.
+/// Replaces the reads of what a repository stores by reads of its tracked and stashed files that a rule denies or asks about. Without such
+/// a file nothing is left of them.
 pub fn name_stored_content(plan: &mut Plan, policy: &Policy) {
     let mut found: Vec<(PathBuf, bool)> = Vec::new();
     plan.effects.retain(|effect| {
@@ -40,25 +44,36 @@ pub fn name_stored_content(plan: &mut Plan, policy: &Policy) {
     found.sort_unstable();
     found.dedup();
     for (top, may_be_stashed) in found {
-        add_guarded_files(plan, policy, &top);
-        if may_be_stashed && has_stash(&top) && !plan.dangers.iter().any(|own| own.id == "stashed-files") {
-            let rules = byleave_shell::danger::all_dangers().iter();
-            plan.dangers.extend(rules.filter(|rule| rule.id == "stashed-files").map(|rule| Danger {
-                id: rule.id.clone(),
-                reason: rule.why.clone(),
-                denied: false,
-            }));
+        match tracked_files(&top) {
+            Some(names) => add_guarded_files(plan, policy, &top, names),
+            None => plan.effects.push(Effect::Unknown {
+                reason: format!("cannot read which files the repository `{}` tracks", top.display()),
+            }),
+        }
+        if !may_be_stashed {
+            continue;
+        }
+        match stashed_files(&top) {
+            Some(names) => add_guarded_files(plan, policy, &top, names),
+            None => add_stash_danger(plan),
         }
     }
 }
 
-fn add_guarded_files(plan: &mut Plan, policy: &Policy, top: &Path) {
-    let Some(names) = tracked_files(top) else {
-        plan.effects.push(Effect::Unknown {
-            reason: format!("cannot read which files the repository `{}` tracks", top.display()),
-        });
+/// Adds the danger of what prints files of a stash that cannot be read.
+fn add_stash_danger(plan: &mut Plan) {
+    if plan.dangers.iter().any(|own| own.id == "stashed-files") {
         return;
-    };
+    }
+    let rules = byleave_shell::danger::all_dangers().iter();
+    plan.dangers.extend(rules.filter(|rule| rule.id == "stashed-files").map(|rule| Danger {
+        id: rule.id.clone(),
+        reason: rule.why.clone(),
+        denied: false,
+    }));
+}
+
+fn add_guarded_files(plan: &mut Plan, policy: &Policy, top: &Path, names: Vec<String>) {
     let paths = names.into_iter().map(|name| top.join(name).to_string_lossy().into_owned());
     let guarded =
         paths.filter(|path| policy.strictest_restriction(&Effect::Read { path: path.clone() }).is_some());
@@ -80,15 +95,48 @@ fn git_directory(top: &Path) -> PathBuf {
     }
 }
 
-/// Checks whether anything is stashed. The stash belongs to all working trees of the repository.
-fn has_stash(top: &Path) -> bool {
+/// Returns the files that were stashed and never tracked, of every entry of the stash: a stash keeps them in a third parent. `None` if
+/// they cannot be read. The stash belongs to all working trees of the repository.
+fn stashed_files(top: &Path) -> Option<Vec<String>> {
+    let common = common_directory(top);
+    if common.join("reftable").exists() {
+        return None;
+    }
+    let text = |name: &str| match byleave_files::read_text(
+        &common.join(name),
+        LinkPolicy::Follow,
+        SMALL_BYTES_MAX,
+    ) {
+        Ok(text) => Some(text),
+        Err(error) => error.is_missing().then(String::new),
+    };
+    let packed = text("packed-refs")?;
+    let packed = packed.lines().filter_map(|line| line.strip_suffix(" refs/stash"));
+    let (log, last) = (text("logs/refs/stash")?, text("refs/stash")?);
+    // Each line has the id before, and the id of the entry.
+    let logged = log.lines().filter_map(|line| line.split(' ').nth(1));
+    let mut ids: Vec<&str> = packed.chain(logged).chain(last.split_whitespace()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() > STASHES_MAX {
+        return None;
+    }
+    let mut names = Vec::new();
+    for id in ids {
+        let id = from_hex(id.as_bytes())?;
+        let objects = GitObjects::open(&common.join("objects"), id.len());
+        for parent in objects.parents(&id)?.iter().skip(2) {
+            names.extend(objects.files_of_commit(parent)?);
+        }
+    }
+    Some(names)
+}
+
+/// Returns the directory of the repository, which all its working trees share.
+fn common_directory(top: &Path) -> PathBuf {
     let own = git_directory(top);
     let common = byleave_files::read_text(&own.join("commondir"), LinkPolicy::Follow, SMALL_BYTES_MAX);
-    let common = common.map_or_else(|_| own.clone(), |path| own.join(path.trim()));
-    let packed = byleave_files::read_text(&common.join("packed-refs"), LinkPolicy::Follow, SMALL_BYTES_MAX);
-    common.join("refs/stash").exists()
-        || packed.is_ok_and(|text| text.lines().any(|line| line.ends_with(" refs/stash")))
-        || common.join("reftable").exists()
+    common.map_or_else(|_| own.clone(), |path| own.join(path.trim()))
 }
 
 /// Returns the names in the index of a working tree, or `None` if it cannot be read. Without an index there are none.
@@ -258,20 +306,45 @@ mod tests {
 
     // req: P5
     #[test]
-    fn a_stash_with_untracked_files_is_a_danger_for_what_may_print_them() {
+    fn stashed_files_that_a_rule_guards_are_read_by_what_may_print_any_object() {
         let made = tempfile::tempdir().unwrap();
         let top = made.path().canonicalize().unwrap();
+        let stash = |name: &str, content: &str| {
+            fs::write(top.join(name), content).unwrap();
+            git(&top, &["stash", "push", "-q", "-u"]);
+        };
         git(&top, &["init", "-q", "."]);
         fs::write(top.join("a"), "x").unwrap();
         git(&top, &["add", "a"]);
         git(&top, &["commit", "-q", "-m", "i"]);
         assert_eq!(planned(&top, STASHED_CONTENT), Plan::default());
-        fs::write(top.join(".env"), "x").unwrap();
-        git(&top, &["stash", "push", "-q", "-u"]);
-        assert_eq!(planned(&top, STORED_CONTENT), Plan::default());
+        stash("notes", "x");
+        assert_eq!(planned(&top, STASHED_CONTENT), Plan::default(), "only notes are stashed");
+        fs::create_dir_all(top.join("a directory/b")).unwrap();
+        stash("a directory/b/.env", "x");
+        // So many that their trees are in a pack, as differences to each other.
+        for number in 0..40 {
+            for name in 0..30 {
+                fs::write(top.join(format!("file {name}")), format!("{number} {name}")).unwrap();
+            }
+            stash("more", &number.to_string());
+        }
+        let guarded = [Effect::Read { path: top.join("a directory/b/.env").to_str().unwrap().to_owned() }];
+        for step in ["loose", "packed", "packed names"] {
+            match step {
+                "packed" => git(&top, &["repack", "-q", "-a", "-d", "--depth=50", "--window=50"]),
+                "packed names" => git(&top, &["pack-refs", "--all"]),
+                _ => {}
+            }
+            assert_eq!(planned(&top, STORED_CONTENT), Plan::default());
+            assert_eq!(planned(&top, STASHED_CONTENT).effects, guarded, "{step}");
+        }
+        // What cannot be read is a danger.
+        let packs = top.join(".git/objects/pack");
+        for entry in fs::read_dir(&packs).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
         let dangers = planned(&top, STASHED_CONTENT).dangers;
         assert_eq!(dangers.iter().map(|own| own.id.as_str()).collect::<Vec<_>>(), ["stashed-files"]);
-        git(&top, &["pack-refs", "--all"]);
-        assert_eq!(planned(&top, STASHED_CONTENT).dangers.len(), 1);
     }
 }

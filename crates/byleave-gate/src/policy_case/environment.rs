@@ -116,6 +116,12 @@ impl ShellEnv for CaseEnvironment {
         read_script(&self.to_host_path(&self.follow_links(path)?).canonicalize().ok()?)
     }
 
+    fn link_target(&self, path: &str) -> Option<String> {
+        let target = fs::read_link(self.to_host_path(path)).ok()?;
+        let inside = target.strip_prefix(&self.root).map(|inside| Path::new("/").join(inside));
+        inside.unwrap_or(target).into_os_string().into_string().ok()
+    }
+
     fn other_names(&self, path: &str) -> Vec<String> {
         let host = self.to_host_path(path);
         let (cwd, home) = (self.to_host_path(&self.cwd), self.home.as_deref());

@@ -43,8 +43,12 @@ impl CommandAnalyzer<'_> {
             WordRole::Text | WordRole::Suffix => {}
             WordRole::Word => self.add_possible_targets(text),
             WordRole::Locator => {
+                let before = self.facts.targets.len();
                 self.add_possible_targets(text.strip_suffix("/...").unwrap_or(text));
                 self.add_possible_host(text);
+                for path in self.facts.targets.get(before..).unwrap_or_default().to_vec() {
+                    self.check_project_path(&path);
+                }
             }
             WordRole::Define => self.add_definition(text),
             WordRole::Read | WordRole::Write | WordRole::Edit | WordRole::Delete | WordRole::Move => {

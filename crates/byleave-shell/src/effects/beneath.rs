@@ -78,7 +78,9 @@ impl CommandAnalyzer<'_> {
         let entries =
             self.walk(&source).into_iter().filter(|entry| !is_link || !entry.relative.contains('/'));
         for entry in entries.take(CONTENTS_MAX).collect::<Vec<_>>() {
-            self.add_contained(Effect::Write { path: format!("{target}/{}", entry.relative) });
+            let path = format!("{target}/{}", entry.relative);
+            self.note_moved_link(&entry.path, &path);
+            self.add_contained(Effect::Write { path });
         }
     }
 

@@ -223,6 +223,15 @@ fn what_was_committed_of_a_hidden_file_is_not_printed() {
                 "git grep MARKER HEAD",
                 "git -c core.pager=cat show HEAD",
                 "(cd src && git show)",
+                "git log -wp",
+                "git diff-tree -pr --root HEAD",
+                "git rm -q --cached .env && git status -v; git add -f .env",
+                "git merge-tree --trivial-merge HEAD HEAD HEAD; git merge-tree HEAD HEAD HEAD",
+                "git checkout-index --temp -a | cut -f 1 | xargs cat",
+                "git worktree add -q /tmp/w && cat /tmp/w/.e*",
+                "git clone -q . /tmp/c && grep -r MARKER /tmp/c",
+                "git notes add -C $(git rev-parse HEAD:.env) && git log --notes",
+                "git tag b $(git rev-parse HEAD:.env) && git for-each-ref --format='%(raw)'",
             ] {
                 let played = world.bash(command, &[]).await;
                 assert!(!told(&played).contains(SECRET), "{rules}{command}: {}", told(&played));

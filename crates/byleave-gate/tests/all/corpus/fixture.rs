@@ -188,6 +188,10 @@ impl ShellEnv for Fixture {
         self.world().read_script(path)
     }
 
+    fn link_target(&self, path: &str) -> Option<String> {
+        self.world().link_target(path)
+    }
+
     fn other_names(&self, path: &str) -> Vec<String> {
         self.world().other_names(path)
     }

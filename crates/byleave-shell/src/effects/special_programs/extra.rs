@@ -170,6 +170,33 @@ impl CommandAnalyzer<'_> {
         {
             self.result.copies.push((from, to));
         }
+        if let (Some(from), Some(to)) = (self.entry_path(from), self.entry_path(to)) {
+            self.note_moved_link(&from, &to);
+        }
+    }
+
+    /// Returns the path of an entry itself: what it leads to does not matter, if it is a link.
+    fn entry_path(&self, text: &str) -> Option<String> {
+        let WorkingDir::At(place) = &self.working_dir else { return None };
+        let text = text.trim_end_matches('/');
+        let (above, name) = match text.rsplit_once('/') {
+            Some(("", name)) => ("/", name),
+            Some(parts) => parts,
+            None => (".", text),
+        };
+        let above = self.env.resolve(place, above)?;
+        (!matches!(name, "" | "." | "..")).then(|| format!("{}/{name}", above.trim_end_matches('/')))
+    }
+
+    /// Notes where a link leads at its new place: a relative one leads elsewhere there.
+    pub(in super::super) fn note_moved_link(&mut self, from: &str, to: &str) {
+        let Some(text) = self.env.link_target(from) else { return };
+        let above = to.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
+        if let Some(target) = self.env.resolve(above, &text)
+            && target != to
+        {
+            self.result.copies.push((target, to.to_owned()));
+        }
     }
 
     /// Notes that a directory becomes a repository without `.git`. Later commands of the text that write its settings and hooks write those
