@@ -32,7 +32,7 @@ def test_refunds(server: Server, ann: byleave.Client) -> None:
     assert "4111" not in printed
 
 
-@pytest.mark.parametrize("name", ["langchain_agent.py", "openai_agent.py"])
+@pytest.mark.parametrize("name", ["langchain_agent.py", "openai_agent.py", "pydantic_ai_agent.py", "google_adk_agent.py"])
 def test_agents(server: Server, ann: byleave.Client, name: str) -> None:
     (server.dir / "README.md").write_text("read me\n")
     (server.dir / ".env").write_text("SECRET=1\n")
