@@ -1,5 +1,8 @@
 """Attempts of the corpus (tests/corpus/escapes.jsonl) to escape from the sandbox, made in a place with `byleave sandbox exec`.
 
+Where nothing can be mounted, they are made with `byleave call bash`, as commands of an agent: a workspace cannot be confined in its place there, so a
+command always works on a full copy. Nobody answers questions, so an attempt that the profile `everyday` asks about is refused before it runs.
+
 Left out are those that need a fixture of root (other owners' programs, mounts, terminals, leaked descriptors), those that end every process of
 the user where they succeed, and those about resources, which are the bombs of the place. `scripts/prove escapes` runs all of them.
 """
@@ -39,6 +42,8 @@ class Fixture:
             listener.bind(path)
             serve(listener)
         serve(socket.create_server(("127.0.0.1", 8099)), listens=True)
+        self.refused_before = []
+        self.is_on_copies = False
         self.victim = subprocess.Popen(["sleep", "99999"], env={"VICTIM": "VICTIM-ENV", "PATH": "/usr/bin:/bin"})
 
     def prepare(self):
@@ -64,21 +69,26 @@ class Fixture:
             with open(f"{self.work}/{name}", "w") as file:
                 file.write(text)
 
+    def through_the_gate(self, command):
+        return [self.place.program, "call", "bash", "--args", json.dumps({"command": command})]
+
     def holds(self, case, confined):
         self.prepare()
         command = case["command"].replace("%VICTIM%", str(self.victim.pid))
         env = {**self.place.env, "AWS_SECRET_ACCESS_KEY": "SECRET-ENVVAR", "SSH_AUTH_SOCK": self.home + "/.agent.sock"}
         argv = ["/bin/bash", "-c", command]
         if confined:
-            argv = [self.place.program, "sandbox", "exec", "--", *argv]
+            argv = self.through_the_gate(command) if self.is_on_copies else [self.place.program, "sandbox", "exec", "--", *argv]
         with open(self.out, "w") as out:
             try:
                 ended = subprocess.run(argv, cwd=self.work, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=120, start_new_session=True).returncode
             except subprocess.TimeoutExpired:
                 ended = 124
         said = open(self.out, errors="replace").read()
-        if confined and ended == 125:
+        if confined and ended == 125 and not self.is_on_copies:
             return None, said
+        if confined and ended == 3:
+            self.refused_before.append(case["id"])
         verify = {"PATH": "/usr/bin:/bin:/usr/sbin", "OUT": self.out, "HOME": self.home, "WS": self.work, "RUID": str(os.getuid()), "ELAPSED": "0"}
         checked = subprocess.run(["/bin/bash", "-c", case["verify"].replace("%VICTIM%", str(self.victim.pid))], env=verify, cwd=self.place.spec["scratch"],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -107,6 +117,15 @@ def run(place, tell, short):
     fixture, cases = Fixture(place), corpus("/opt/places/escapes.jsonl")
     controls = [case["id"] for case in cases if case["id"] in CONTROLS and fixture.holds(case, False)[0]]
     held, escaped, refused = [], [], []
+    fixture.prepare()
+    ended = subprocess.run([place.program, "sandbox", "exec", "--", "true"], cwd=fixture.work, env=place.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if ended.returncode == 125:
+        fixture.is_on_copies = True
+        # A command that touches nothing must run. Otherwise nothing is shown.
+        ended = subprocess.run(fixture.through_the_gate("true"), cwd=fixture.work, env=place.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if ended.returncode:
+            refused.append(short(ended.stdout.decode(errors="replace")))
+            cases = []
     for case in cases:
         holds, said = fixture.holds(case, True)
         if holds is None:
@@ -116,6 +135,7 @@ def run(place, tell, short):
         (held if holds else escaped).append(case["id"])
     fixture.victim.kill()
     why = [f"escaped: {', '.join(escaped)}"] if escaped else []
+    why += [f"refused before they ran: {', '.join(fixture.refused_before)}"] if escaped and fixture.refused_before else []
     why += [f"without a sandbox these did not succeed, so nothing is shown: {', '.join(controls)}"] if controls else []
     result = "refused" if refused else "wrong" if why else "ok"
     tell(kind="escapes", name="escapes", result=result, why="; ".join(refused + why), held=len(held), of=len(cases))

@@ -64,7 +64,7 @@ pub(crate) fn container_trust(options: &ResolvedOptions) -> ContainerTrust {
     if !options.settings.trusts_container() {
         return ContainerTrust::Untrusted;
     }
-    match check_container_wall(options.home.as_ref().map(Path::new)) {
+    match check_container_wall(options.home.as_ref().map(Path::new), Path::new(&options.cwd)) {
         Ok(()) => ContainerTrust::Trusted,
         Err(why) => ContainerTrust::NoWall(why),
     }

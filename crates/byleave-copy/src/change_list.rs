@@ -129,6 +129,7 @@ impl WorkspaceCopy {
         let mut reader = FileReader::new();
         let mut found = ScanResult::default();
         let tracked = RefCell::new(TrackedDirectories::default());
+        let mut copied = self.remembered_entries()?;
         for (number, root) in self.meta.roots.iter().enumerate() {
             let path = Path::new(&root.path);
             let mounted: HashSet<String> = self
@@ -146,6 +147,7 @@ impl WorkspaceCopy {
                 changed: &self.path.join(layers::changes_path(root.method, number)),
                 is_full_tree: root.method == CopyMethod::Tree,
                 started_ns: self.meta.started_ns,
+                copied: copied.get_mut(number).and_then(Option::take),
                 blank: &blank,
                 mounted: &mounted,
                 is_scratch: &|inside| {

@@ -19,11 +19,15 @@ use crate::fsync;
 use crate::journal::{CommitCompletion, Journal, StepContext};
 use crate::journal_steps::{self, StepError};
 use crate::json_files::{list_names, write_json_durably};
+use crate::outputs::{OutputReport, OutputRule};
 use crate::paths;
 use crate::preconditions;
 use crate::staged_indexes;
 use crate::staging::{self, CommitStaging};
 use crate::store::CopyStore;
+
+/// Why outputs stay with the session.
+const ON_OTHERS: &str = "it depends on what a run left there that nobody allowed";
 
 /// The result of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct CommitReport {
     pub changes: FileChanges,
     /// The error of the cleanup, if it failed. The changes are committed all the same, and recovery retries the cleanup.
     pub cleanup_error: Option<String>,
+    /// What became of scratch.
+    pub outputs: OutputReport,
 }
 
 impl WorkspaceCopy {
@@ -41,6 +47,11 @@ impl WorkspaceCopy {
     /// the copy was made, nothing is done and the result is [`Error::Conflicts`]. The caller can then try another part. After
     /// [`Error::RolledBack`] the files were moved away and back. That is a conflict for this copy, so the caller must make another.
     pub fn commit(&self, chosen: &FileChanges) -> Result<CommitReport, Error> {
+        self.commit_with(chosen, OutputRule::Session)
+    }
+
+    /// Does the same, with a rule for what the run wrote into scratch.
+    pub fn commit_with(&self, chosen: &FileChanges, outputs: OutputRule<'_>) -> Result<CommitReport, Error> {
         let id = self.meta.id;
         if self.path.join("done.json").exists() {
             return Err(Error::Exists(id));
@@ -63,8 +74,13 @@ impl WorkspaceCopy {
             let changes = committed_changes(&listing, &items);
             execute(&self.store, &journal, &ground, &changes)?;
             // From here on the changes are committed, even if a later step fails.
-            let tidied = self.keep_scratch().and_then(|()| remove_leftovers(&self.store, &journal, &ground));
-            Ok(CommitReport { id, changes, cleanup_error: tidied.err().map(|fault| fault.to_string()) })
+            let (outputs, kept) = match self.keep_scratch(outputs) {
+                Ok(report) => (report, Ok(())),
+                Err(fault) => (OutputReport::default(), Err(fault)),
+            };
+            let tidied = kept.and_then(|()| remove_leftovers(&self.store, &journal, &ground));
+            let cleanup_error = tidied.err().map(|fault| fault.to_string());
+            Ok(CommitReport { id, changes, cleanup_error, outputs })
         });
         if result.is_err() && !self.path.join("journal.json").exists() {
             staging.restore(&self.store)?;
@@ -74,8 +90,21 @@ impl WorkspaceCopy {
 
     /// Ends a copy without changes. Its scratch stays with the session. Nothing else is kept, because there is nothing to undo.
     pub fn end_unchanged(&self) -> Result<(), Error> {
-        self.keep_scratch()?;
-        dir_handle::remove_path(&self.path).context("remove", &self.path)
+        self.end_unchanged_with(OutputRule::Session).map(drop)
+    }
+
+    /// Does the same, with a rule for what the run wrote into scratch. If that is on the disk, the run can be undone.
+    pub fn end_unchanged_with(&self, outputs: OutputRule<'_>) -> Result<OutputReport, Error> {
+        let report = self.keep_scratch(outputs)?;
+        if report.placed.is_empty() {
+            dir_handle::remove_path(&self.path).context("remove", &self.path)?;
+            return Ok(report);
+        }
+        let ground = StepContext::open(&self.store, &[])?;
+        let journal = Journal { id: self.meta.id, undo_of: None, roots: Vec::new(), steps: Vec::new() };
+        execute(&self.store, &journal, &ground, &FileChanges::default())?;
+        remove_leftovers(&self.store, &journal, &ground)?;
+        Ok(report)
     }
 
     fn find_conflicts(&self, items: &[&ChangedPath], ground: &StepContext) -> Result<Vec<Conflict>, Error> {
@@ -119,24 +148,52 @@ impl WorkspaceCopy {
         Ok(conflicts)
     }
 
-    /// Keeps the scratch of this run as the start of the next one.
-    fn keep_scratch(&self) -> Result<(), Error> {
-        let Some(session) = &self.meta.session else { return Ok(()) };
+    /// Keeps the scratch of this run as the start of the next one, or puts it on the disk.
+    fn keep_scratch(&self, outputs: OutputRule<'_>) -> Result<OutputReport, Error> {
+        let Some(session) = &self.meta.session else { return Ok(OutputReport::default()) };
         let scratch = self.store.scratch(session);
+        let mut layers = Vec::new();
+        let mut on_others = Vec::new();
         for (number, mounted) in self.meta.scratch.iter().enumerate() {
             let stack = scratch.open_stack_for(&mounted.path, self.meta.visibility)?;
             let layer = self.path.join(format!("s{number}/upper"));
-            match mounted.path == Path::new(SESSION_TMP) {
-                true => stack.push_tmp(&layer, &mounted.lowers)?,
-                false => stack.push(&layer, &mounted.lowers)?,
-            };
+            if mounted.path == Path::new(SESSION_TMP) {
+                stack.push_tmp(&layer, &mounted.lowers)?;
+                continue;
+            }
+            match outputs {
+                OutputRule::Drop => {}
+                OutputRule::Place(_) if mounted.lowers.is_empty() => {
+                    layers.push((layer, mounted.path.clone()));
+                }
+                OutputRule::Place(_) | OutputRule::Session => {
+                    let is_current = stack.granted_generation() == mounted.generation;
+                    let is_kept = is_current && stack.push(&layer, &mounted.lowers)?;
+                    if is_kept && matches!(outputs, OutputRule::Place(_)) {
+                        on_others.push(mounted.path.display().to_string());
+                    }
+                }
+            }
         }
         for (number, harvested) in self.all_scratch_dirs()?.iter().enumerate() {
-            scratch
-                .open_stack_for(Path::new(&harvested.path), self.meta.visibility)?
-                .push(&self.path.join(format!("harvest/{number}")), &[])?;
+            let layer = self.path.join(format!("harvest/{number}"));
+            match outputs {
+                OutputRule::Drop => {}
+                OutputRule::Place(_) => layers.push((layer, (&harvested.path).into())),
+                OutputRule::Session => {
+                    let path = Path::new(&harvested.path);
+                    scratch.open_stack_for(path, self.meta.visibility)?.push(&layer, &[])?;
+                }
+            }
         }
-        Ok(())
+        let OutputRule::Place(filter) = outputs else { return Ok(OutputReport::default()) };
+        let mut report = self.place_outputs(layers, filter)?;
+        // What rehearsals left was made on the directories as they were.
+        for path in &report.placed {
+            scratch.open_stack(Path::new(path))?.end_layers()?;
+        }
+        report.not_placed.extend(on_others.into_iter().map(|path| (path, ON_OTHERS.to_owned())));
+        Ok(report)
     }
 }
 

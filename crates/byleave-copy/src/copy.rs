@@ -53,6 +53,9 @@ pub(crate) struct CopyMetadata {
 pub(crate) struct MountedScratch {
     pub path: PathBuf,
     pub lowers: Vec<PathBuf>,
+    /// See [`LayerStack::granted_generation`].
+    #[serde(default)]
+    pub generation: u32,
 }
 
 /// A scratch directory that the command created. It is not one of the changes.
@@ -194,7 +197,11 @@ impl WorkspaceCopy {
         owner.create_dir(&inside.join("upper"), 0o1777)?;
         owner.create_dir(&inside.join("work"), 0o700)?;
         owner.create_dir(&inside.join(EMPTY), 0o755)?;
-        self.meta.scratch.push(MountedScratch { path, lowers: stack.lower_layers() });
+        self.meta.scratch.push(MountedScratch {
+            path,
+            lowers: stack.lower_layers(),
+            generation: stack.granted_generation(),
+        });
         self.meta.session = Some(session.into());
         self.meta.visibility = kept;
         write_json(&self.path.join("copy.json"), &self.meta)?;
@@ -244,7 +251,11 @@ impl WorkspaceCopy {
             owner.create_dir(&inside, 0o700)?;
             owner.create_dir(&inside.join("upper"), 0o755)?;
             owner.create_dir(&inside.join("work"), 0o700)?;
-            self.meta.scratch.push(MountedScratch { path: path.clone(), lowers: stack.lower_layers() });
+            self.meta.scratch.push(MountedScratch {
+                path: path.clone(),
+                lowers: stack.lower_layers(),
+                generation: stack.granted_generation(),
+            });
             stacks.push(stack);
         }
         self.meta.session = Some(session.into());
@@ -276,6 +287,11 @@ impl WorkspaceCopy {
             return Err(Error::Interrupted(self.meta.id));
         }
         dir_handle::remove_path(&self.path).context("remove", &self.path)
+    }
+
+    /// Checks whether a path is in the store, where all copies are.
+    pub fn is_in_store(&self, path: &Path) -> bool {
+        path.starts_with(&self.store.path)
     }
 
     /// Returns the root that contains a path, and its number.

@@ -14,6 +14,7 @@ use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
 use crate::caveats::{Caveat, Caveats};
+use crate::copied_entries::CopiedEntries;
 use crate::dir_handle::{self, FileIdentity, permission_bits, stat_at};
 use crate::error::{Error, IoContext as _};
 use crate::file_digest::FileReader;
@@ -52,6 +53,8 @@ pub(crate) struct ScanOptions<'a> {
     /// Whether `changed` is the whole tree, and not only the differences.
     pub is_full_tree: bool,
     pub started_ns: i64,
+    /// The entries of a full copy before the command began.
+    pub copied: Option<CopiedEntries>,
     /// The paths in the root that were emptied in the copy.
     pub blank: &'a HashSet<String>,
     /// Directories that are mounted over. They are not scanned.
@@ -128,7 +131,7 @@ impl LayerScanner<'_, '_> {
         let Some(lower) = lower.filter(|_| whole) else { return Ok(()) };
         let there: HashSet<&CStr> = names.iter().map(|name| &**name).collect();
         for name in dir_handle::list_names(lower).context("list", self.path(inside))? {
-            if !there.contains(&*name) {
+            if !there.contains(&*name) && !self.is_of_others(inside, &name) {
                 let path = self.join(inside, &name)?;
                 self.visit_removed(lower, &name, &path)?;
             }
@@ -150,14 +153,64 @@ impl LayerScanner<'_, '_> {
         {
             return Ok(());
         }
-        if was.is_some() && self.options.blank.contains(pair.inside) && self.is_still_blank(pair, &is)? {
-            return Ok(());
+        if self.options.blank.contains(pair.inside) {
+            return match self.is_still_blank(pair, &is)? {
+                true => Ok(()),
+                false => Err(self.changed_hidden(pair.inside)),
+            };
         }
-        if FileType::from_raw_mode(is.st_mode) == FileType::Directory {
+        let is_directory = FileType::from_raw_mode(is.st_mode) == FileType::Directory;
+        let copied = self.options.copied.as_ref().and_then(|copied| copied.get(pair.inside));
+        if copied.is_some_and(|copied| copied.is_untouched(&is)) {
+            return if is_directory {
+                self.visit_untouched_directory(pair, was.as_ref(), &is)
+            } else {
+                Ok(())
+            };
+        }
+        if is_directory {
             self.visit_new_directory(pair, was.as_ref(), &is, whole)
         } else {
             self.visit_leaf(pair, was.as_ref(), &is)
         }
+    }
+
+    /// Checks whether others created an original after the full copy was made.
+    fn is_of_others(&self, inside: &str, name: &CStr) -> bool {
+        let Some(copied) = &self.options.copied else { return false };
+        name.to_str().is_ok_and(|name| {
+            let path = if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") };
+            !copied.contains_key(&path)
+        })
+    }
+
+    /// Compares what is in a directory of a full copy that was there before the command began, whatever became of the original.
+    fn visit_untouched_directory(
+        &mut self,
+        pair: EntryPair<'_>,
+        was: Option<&Stat>,
+        is: &Stat,
+    ) -> Result<(), Error> {
+        if self.options.mounted.contains(pair.inside) {
+            return Ok(());
+        }
+        let upper = dir_handle::open_owned(pair.upper.as_fd(), pair.name, is)
+            .context("open", self.path(pair.inside))?;
+        let is_directory = |was: &&Stat| FileType::from_raw_mode(was.st_mode) == FileType::Directory;
+        let lower = match (was.filter(is_directory), pair.lower) {
+            (Some(_), Some(lower)) => {
+                Some(dir_handle::open_directory(lower, pair.name).context("open", self.path(pair.inside))?)
+            }
+            _ => None,
+        };
+        self.visit_directory(&upper, lower.as_ref(), pair.inside, true)
+    }
+
+    /// Returns the error for a command that changed what stands in for a hidden file. The file itself must not be replaced by it.
+    fn changed_hidden(&self, inside: &str) -> Error {
+        let reason =
+            "a rule hides it from commands, and the command changed the empty file or directory in its place";
+        Error::CannotWrite { path: self.path(inside), reason }
     }
 
     /// Checks whether the command left a file or directory empty that was emptied for it.
@@ -283,6 +336,9 @@ impl LayerScanner<'_, '_> {
 
     fn visit_removed(&mut self, lower: &OwnedFd, name: &CStr, inside: &str) -> Result<(), Error> {
         let Some(was) = stat_at(lower, name).context("inspect", self.path(inside))? else { return Ok(()) };
+        if self.options.blank.contains(inside) {
+            return Err(self.changed_hidden(inside));
+        }
         if self.options.mounted.contains(inside) {
             return Ok(());
         }
@@ -306,6 +362,9 @@ impl LayerScanner<'_, '_> {
 
     fn visit_all_removed(&mut self, directory: &OwnedFd, inside: &str) -> Result<(), Error> {
         for name in dir_handle::list_names(directory).context("list", self.path(inside))? {
+            if self.is_of_others(inside, &name) {
+                continue;
+            }
             let path = self.join(inside, &name)?;
             self.visit_removed(directory, &name, &path)?;
         }

@@ -109,6 +109,12 @@ impl CopyStore {
             if request.scratch { 0 } else { self.settings.quota_bytes.saturating_sub(held_bytes) };
         let (dropped_bytes, kept_bytes) = self.collect_scratch(now, scratch_max, request.dry_run)?;
         report.scratch_bytes = dropped_bytes;
+        if request.scratch {
+            report.scratch_bytes += self.replaced_output_bytes()?;
+            if !request.dry_run {
+                self.prune_outputs(0)?;
+            }
+        }
         let mut total = kept_bytes + held_bytes;
         for held in all {
             let age = now.duration_since(held.since).unwrap_or_default();
@@ -160,7 +166,8 @@ impl CopyStore {
                 usage.recent_bytes += held.bytes;
             }
         }
-        usage.scratch_bytes = self.scratch_sizes()?.iter().map(|(_, bytes, _)| bytes).sum();
+        usage.scratch_bytes = self.scratch_sizes()?.iter().map(|(_, bytes, _)| bytes).sum::<u64>()
+            + self.replaced_output_bytes()?;
         Ok(usage)
     }
 
@@ -243,6 +250,7 @@ impl CopyStore {
         }
         let at = self.entry_path(held.id);
         dir_handle::remove_path(&at).context("remove", &at)?;
+        self.drop_outputs(held.id)?;
         Ok(true)
     }
 

@@ -13,12 +13,14 @@
 //! | `tree_paths` | hides files in a full copy, and lets text name the copy or the original |
 //! | `write_into_copy` | writes whole files to a copy without mounting it |
 //! | `diff_scan`, `change_list` | finds what differs on a copy; stores that list, so that the shown changes are the committed ones |
+//! | `copied_entries` | the entries of a full copy before the command began |
 //! | `rename_detection`, `diff`, `caveats` | folds renames; text diffs; ways in which a copy differs from a direct run |
 //! | `git_status`, `git_index`, [`patterns`] | the Git status of a path; Git's index; Git's ignore patterns, within limits |
 //! | `preconditions`, `commit_plan`, `staging` | checks before a commit; its steps; prepares the files to move |
 //! | [`outer_entries`] | the entries of Git's index outside of the directory that a command works in |
 //! | `journal`, `journal_steps`, `fsync` | the journal of a commit; steps that can be repeated and reverted; durability |
 //! | [`commit`], [`recover`], [`undo`] | commits; finishes or reverts an interrupted commit; undoes a commit |
+//! | [`outputs`] | puts what allowed runs wrote into scratch on the disk |
 //! | `before_images` | the files as they were before a commit |
 //! | [`external_edit`] | an edit that another program makes itself: before-images first, compared afterwards |
 //! | [`gc`] | drops old copies and before-images |
@@ -35,6 +37,7 @@ mod caveats;
 mod change_list;
 pub mod commit;
 mod commit_plan;
+mod copied_entries;
 pub mod copy;
 mod date;
 mod diff;
@@ -52,6 +55,7 @@ mod journal_steps;
 mod json_files;
 mod layers;
 pub mod outer_entries;
+pub mod outputs;
 mod paths;
 pub mod patterns;
 mod preconditions;
@@ -74,6 +78,7 @@ pub use error::{Conflict, ConflictTexts, Error};
 pub use external_edit::{ExpectedContent, ExternalEditState};
 pub use gc::{DroppedCopy, GcReport, GcRequest, StoreUsage};
 pub use layers::{CopiedDir, CopyMethod, MountSource};
+pub use outputs::{OutputReport, OutputRule};
 pub use recover::{RecoveryOutcome, RecoveryReport};
 pub use store::{CopySettings, CopyState, CopyStore};
 pub use undo::OnConflict;

@@ -36,6 +36,7 @@ pub enum RecoveryOutcome {
 impl CopyStore {
     /// Ends every interrupted commit. Copies that another process has locked are skipped.
     pub fn recover(&self) -> Result<Vec<RecoveryReport>, Error> {
+        self.recover_outputs()?;
         let mut all = Vec::new();
         for id in self.ids()? {
             let at = self.entry_path(id);

@@ -1,5 +1,5 @@
-//! Scratch: directories that builds create again. Their changes are never shown and never reach the user's directory. They stay
-//! with the session, one layer for each committed run, so that the next build finds the results of the last one.
+//! Scratch: directories that builds create again. Their changes are never shown. Those of an allowed run go to the user's directory: see
+//! `outputs`. All others stay with the session, one layer for each run, so that the next one finds them.
 //!
 //! A run that is not shown to anybody must not find the scratch of a rehearsal. Otherwise something could run with more rights
 //! than it was reviewed with. So there are two stacks. Rehearsals find both, with their own on top. Granted runs find only the
@@ -19,12 +19,14 @@ use serde::{Deserialize, Serialize};
 use crate::dir_handle;
 use crate::error::{Error, IoContext as _};
 use crate::gc::disk_usage;
-use crate::json_files::list_names;
+use crate::json_files::{list_names, read_json, write_json};
 
 /// The maximum number of layers of a stack. Then the stack starts over, and the next build builds everything.
 pub const DEPTH_MAX: usize = 48;
 /// The prefix of the directory beside the layers with the layers of rehearsals. The number of the granted layer follows.
 const REHEARSAL_PREFIX: &str = "on-";
+/// The file with the number of the last layer that does not count any more, because its contents are on the disk.
+const FLOOR_FILE: &str = "floor";
 /// The maximum size of the temporary directory of a session.
 const TMP_BYTES_MAX: u64 = 1 << 30;
 /// The number of layers of a temporary directory that become one.
@@ -92,6 +94,8 @@ pub struct ScratchLayers {
 pub struct LayerStack {
     path: PathBuf,
     layers: Vec<u32>,
+    /// The number of the newest layer, or of one that became part of the real directory.
+    generation: u32,
     lock: File,
     /// The granted layers below the rehearsed ones.
     lower_stack: Option<Box<LayerStack>>,
@@ -129,8 +133,8 @@ impl ScratchLayers {
         match kept {
             ScratchScope::Session => Ok(granted),
             ScratchScope::Rehearsals => {
-                let top = granted.layers.first().copied().unwrap_or_default();
-                let rehearsed = LayerStack::open(granted.path.join(format!("{REHEARSAL_PREFIX}{top}")))?;
+                let at = granted.path.join(format!("{REHEARSAL_PREFIX}{}", granted.generation));
+                let rehearsed = LayerStack::open(at)?;
                 Ok(LayerStack { lower_stack: Some(Box::new(granted)), ..rehearsed })
             }
         }
@@ -167,8 +171,27 @@ impl LayerStack {
         let lock = File::create(at.join("lock")).context("open", at.join("lock"))?;
         rustix::fs::flock(&lock, FlockOperation::LockShared).context("lock", &at)?;
         let mut layers: Vec<u32> = list_names(&at)?.iter().filter_map(|name| name.parse().ok()).collect();
+        let floor = read_json(&at.join(FLOOR_FILE))?.unwrap_or_default();
+        layers.retain(|layer| *layer > floor);
         layers.sort_unstable_by(|one, other| other.cmp(one));
-        Ok(Self { path: at, layers, lock, lower_stack: None })
+        let generation = layers.first().copied().unwrap_or(floor);
+        Ok(Self { path: at, layers, generation, lock, lower_stack: None })
+    }
+
+    /// Returns the number that tells on which granted layers, and on which state of the real directory, a run works.
+    pub(crate) fn granted_generation(&self) -> u32 {
+        self.lower_stack.as_ref().map_or(self.generation, |granted| granted.generation)
+    }
+
+    /// Ends all layers, because the real directory has changed. What is mounted is removed the next time.
+    pub(crate) fn end_layers(self) -> Result<(), Error> {
+        write_json(&self.path.join(FLOOR_FILE), &self.generation.saturating_add(1))?;
+        if rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            for layer in self.own_layers() {
+                dir_handle::remove_path(&layer).context("remove", &layer)?;
+            }
+        }
+        self.remove_rehearsal_layers()
     }
 
     /// Returns the layers, topmost first.
@@ -198,7 +221,7 @@ impl LayerStack {
                 return Ok(false);
             }
         }
-        let next = self.layers.first().map_or(1, |top| top.saturating_add(1));
+        let next = self.generation.saturating_add(1);
         let to = self.path.join(next.to_string());
         match rustix::fs::renameat_with(CWD, layer, CWD, &to, RenameFlags::NOREPLACE) {
             // Another run of the session was faster.

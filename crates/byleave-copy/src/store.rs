@@ -13,6 +13,7 @@
 //! copies/ID/undone.json    the commit that undid this one
 //! dropped/ID.json          what was forgotten, and why
 //! scratch/SESSION/…        layers of what is built again and again
+//! outputs/ID/N             what was there before the outputs of an allowed build
 //! ```
 //!
 //! ID is the id of the call. The program keeps the store in `copies` of its state directory.

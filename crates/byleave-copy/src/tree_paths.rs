@@ -74,20 +74,27 @@ impl WorkspaceCopy {
         order: impl for<'a> Fn(&'a Path, &'a Path) -> (&'a Path, &'a Path),
     ) -> Result<(), Error> {
         let drafts = dir_handle::open_resolved(&self.path).context("open", &self.path)?;
-        for (number, root) in self.meta.roots.iter().enumerate() {
-            if root.method != CopyMethod::Tree {
-                continue;
+        let trees = self.meta.roots.iter().enumerate().filter(|(_, root)| root.method == CopyMethod::Tree);
+        let trees: Vec<(&Path, PathBuf)> = trees
+            .map(|(number, root)| {
+                let tree = self.path.join(layers::changes_path(root.method, number));
+                (Path::new(&root.path), tree)
+            })
+            .collect();
+        for (_, tree) in &trees {
+            let top = dir_handle::open_resolved(tree).context("open", tree)?;
+            // A working tree and its repository name each other.
+            for (original, copy) in &trees {
+                let (from, to) = order(original, copy);
+                let rewriter = PathRewriter {
+                    from: from.as_os_str().as_bytes(),
+                    to: to.as_os_str().as_bytes(),
+                    is_changed: &is_changed,
+                    drafts: &drafts,
+                };
+                rewriter.directory(&top, dir_handle::DEPTH_MAX).context("change the paths in", tree)?;
+                rustix::fs::seek(&top, rustix::fs::SeekFrom::Start(0)).context("list", tree)?;
             }
-            let tree = self.path.join(layers::changes_path(root.method, number));
-            let (from, to) = order(Path::new(&root.path), &tree);
-            let rewriter = PathRewriter {
-                from: from.as_os_str().as_bytes(),
-                to: to.as_os_str().as_bytes(),
-                is_changed: &is_changed,
-                drafts: &drafts,
-            };
-            let top = dir_handle::open_resolved(&tree).context("open", &tree)?;
-            rewriter.directory(&top, dir_handle::DEPTH_MAX).context("change the paths in", &tree)?;
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::dir_handle::{self, DirHandle, FileIdentity};
 use crate::error::{Conflict, ConflictTexts, Error, IoContext as _};
 use crate::file_digest::FileReader;
 use crate::journal::{Journal, JournalStep, StepAction, StepContext, StorageSlot};
+use crate::outputs::OutputReport;
 use crate::paths::{self, ancestors};
 use crate::preconditions;
 use crate::staged_indexes;
@@ -90,12 +91,20 @@ impl CopyStore {
         let result = steps.and_then(|steps| {
             let journal = Journal { id: by, undo_of: Some(id), roots: roots.clone(), steps };
             execute(self, &journal, &ground, &changes)?;
-            Ok(remove_leftovers(self, &journal, &ground).err().map(|fault| fault.to_string()))
+            // What a build left is not worth a failed undo: if it was changed since, it stays.
+            let outputs = self.restore_outputs(id, by);
+            let (outputs, restored) = match outputs {
+                Ok(report) => (report, Ok(())),
+                Err(fault) => (OutputReport::default(), Err(fault)),
+            };
+            let tidied = restored.and_then(|()| remove_leftovers(self, &journal, &ground));
+            Ok((outputs, tidied.err().map(|fault| fault.to_string())))
         });
         if result.is_err() && !self.entry_path(by).join("journal.json").exists() {
             staging.restore(self)?;
         }
-        Ok(CommitReport { id: by, changes, cleanup_error: result? })
+        let (outputs, cleanup_error) = result?;
+        Ok(CommitReport { id: by, changes, cleanup_error, outputs })
     }
 
     /// Fills in the digests of the files that come back, because later undos compare them.

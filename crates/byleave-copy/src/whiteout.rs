@@ -43,6 +43,13 @@ pub(crate) fn read_marks(directory: &OwnedFd) -> Result<std::result::Result<Whit
     Ok(Ok(marks))
 }
 
+/// Marks a directory as one that hides the lower directory completely.
+pub(crate) fn mark_opaque(directory: &OwnedFd) -> Result<()> {
+    let set =
+        || rustix::fs::fsetxattr(directory, "user.overlay.opaque", b"y", rustix::fs::XattrFlags::empty());
+    with_permission(directory, set)
+}
+
 /// Removes the marks of the layer from a file, or returns the name of a mark that our layers never have.
 pub(crate) fn remove_marks(file: &OwnedFd) -> Result<Option<String>> {
     for name in xattrs::names(file)? {

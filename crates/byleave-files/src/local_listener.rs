@@ -162,6 +162,11 @@ pub fn listening_ports(table: &str) -> BTreeSet<u16> {
     rows(table).map(|(port, _)| port).filter(|port| *port >= 1024).collect()
 }
 
+/// Returns the ports on which something listens in this table of sockets, on the loopback or on every address, with the inodes of the sockets.
+pub fn listening_sockets_by_port(table: &str) -> impl Iterator<Item = (u16, u64)> {
+    rows(table).map(|(port, socket)| (port, socket.inode))
+}
+
 fn listening_sockets(table: &str, port: u16) -> impl Iterator<Item = ListeningSocket> {
     rows(table).filter(move |(own, _)| *own == port).map(|(_, socket)| socket)
 }

@@ -171,6 +171,8 @@ pub struct RunContext {
     pub data: Arc<BTreeMap<String, EarlierData>>,
     /// The Git transports that a person approved when they saw the rehearsal, for a tool that lends them.
     pub approved_git: Vec<GitTransport>,
+    /// Whether neither a rule nor a person allowed the call: its rehearsal did nothing, so nobody was asked.
+    pub spared_by_rehearsal: bool,
     progress_listener: Arc<dyn Fn(Progress) + Send + Sync>,
     output_listener: Option<Arc<dyn Fn(OutputChunk) + Send + Sync>>,
 }
@@ -225,6 +227,7 @@ impl RunContext {
             guarantees: Vec::new(),
             data: Arc::default(),
             approved_git: Vec::new(),
+            spared_by_rehearsal: false,
             progress_listener: progress,
             output_listener: None,
         }
@@ -251,6 +254,12 @@ impl RunContext {
     #[must_use]
     pub fn with_default_timeout(self, default_timeout: Duration) -> Self {
         Self { default_timeout, ..self }
+    }
+
+    /// Sets whether neither a rule nor a person allowed the call.
+    #[must_use]
+    pub fn with_spared_by_rehearsal(self, spared_by_rehearsal: bool) -> Self {
+        Self { spared_by_rehearsal, ..self }
     }
 
     /// Sets the guarantees that the sandbox must give.

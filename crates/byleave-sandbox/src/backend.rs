@@ -14,7 +14,7 @@ use crate::net::egress::Egress;
 use crate::plan::{CommandSpec, TCP_SINCE};
 
 /// The first version of Landlock that confines signals and abstract sockets.
-const SCOPES_SINCE: u32 = 6;
+pub(crate) const SCOPES_SINCE: u32 = 6;
 /// The first version of Landlock that controls truncation.
 const TRUNCATION_SINCE: u32 = 3;
 

@@ -351,12 +351,17 @@ fn writing(
         }
         let kind = fs::symlink_metadata(path).ok();
         let stays = !granted.deleted.contains(path);
-        if stays && kind.is_some_and(|kind| kind.is_dir() || kind.is_file()) {
+        // Only directories can be copied.
+        if stays && kind.is_some_and(|kind| kind.is_dir() || kind.is_file() && !place.on_copy) {
             files.writable.push(path.to_path_buf());
             continue;
         }
         // Creating or removing a file changes its parent directory.
         let too_wide = |why| GrantError::TooWide { path: path.to_path_buf(), reason: why };
+        // A word that may be a directory or a new file stands for both, and the second is enough.
+        if path.parent().is_some_and(|parent| !parent.exists() && granted.changes(parent)) {
+            continue;
+        }
         let parent = path.parent().filter(|parent| parent.is_dir());
         let parent = parent.ok_or_else(|| too_wide("its directory does not exist"))?;
         let holds_more = place.home.as_ref().is_some_and(|home| home.starts_with(parent))

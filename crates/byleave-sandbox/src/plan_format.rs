@@ -215,6 +215,12 @@ pub const REPORT_READY: u32 = 4;
 /// A socket was created: its kind and port. Its descriptor is attached.
 pub const REPORT_SOCKET: u32 = 5;
 
+/// The request of the launcher to stop every process of the command. It is one byte.
+pub const REQUEST_PAUSE: u8 = 1;
+
+/// The request of the launcher to let them go on.
+pub const REQUEST_CONTINUE: u8 = 2;
+
 /// A terminal was created. The descriptor of its outer end is attached.
 pub const REPORT_TERMINAL: u32 = 6;
 

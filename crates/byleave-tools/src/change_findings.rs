@@ -1,6 +1,8 @@
 //! What the paths of changes do not say, and a rule must know: the commands that Git would run from them, the other names of the changed
 //! files, and the files that Git would hide from a person from then on.
 
+use std::path::Path;
+
 use byleave_copy::{Error, WorkspaceCopy};
 use byleave_gate::core::file_change::FileChanges;
 use byleave_gate::core::git_settings::GitSettingsChange;
@@ -33,7 +35,8 @@ impl ChangeFindings {
         let is_known = |name: &String| changes.list.iter().any(|change| change.path == *name);
         let paths = changes.list.iter().map(|change| change.path.as_str());
         let mut linked_names = other_names(paths.filter(|path| !path.contains("/.git/")), context);
-        linked_names.retain(|name| !is_known(name));
+        // A link in the copy is not another name: it is the link in the workspace, which was found as well.
+        linked_names.retain(|name| !is_known(name) && !copy.is_in_store(Path::new(name)));
         Ok(Self {
             run_by_git: run_by_git(copy, changes)?,
             linked_names,

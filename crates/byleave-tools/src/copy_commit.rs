@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use byleave_copy::{CopyState, Error, WorkspaceCopy};
+use byleave_copy::{CopyState, Error, OutputReport, OutputRule, WorkspaceCopy};
 use byleave_gate::boxed::BoxFuture;
-use byleave_gate::core::file_change::FileChanges;
+use byleave_gate::core::effect::Effect;
+use byleave_gate::core::file_change::{FileChange, FileChanges};
 use byleave_gate::core::id::CallId;
 use byleave_gate::core::outcome::Output;
 use byleave_gate::core::rehearsal::Rehearsal;
@@ -12,6 +13,7 @@ use byleave_gate::tool::RunContext;
 use serde_json::{Value, json};
 
 use crate::execution_env::ExecutionEnv;
+use crate::gate_lines::push_gate_line;
 
 /// Checks whether the copy of a call still exists as it was listed. The commit detects changes to the original files.
 pub fn has_copy(workplace: &Arc<ExecutionEnv>, call: CallId, seen: &Rehearsal) -> BoxFuture<'static, bool> {
@@ -69,7 +71,15 @@ pub(crate) fn finish_commit(
                 return Err("nothing was changed: the copy was modified after the rehearsal".into());
             }
             let copy = store.reopen(id).map_err(words)?;
-            commit_copy(&copy, &chosen)?;
+            let may_place = |change: &FileChange| may_be_output(workplace, change, run);
+            let rule = match only {
+                // What was built belongs to all changes, and not to a part of them.
+                Some(_) => OutputRule::Drop,
+                None if run.spared_by_rehearsal => OutputRule::Session,
+                None => OutputRule::Place(&may_place),
+            };
+            let report = commit_copy(&copy, &chosen, rule)?;
+            describe_outputs(&report, &mut output);
         }
         CopyState::Interrupted => {
             return Err("the commit was interrupted, and can be neither finished nor rolled back: `byleave undo` says why".into());
@@ -93,13 +103,51 @@ pub(crate) fn undo_data(run: &RunContext, committed: &FileChanges) -> Option<Val
     (!committed.is_empty()).then(|| json!({ "call": run.call, "paths": committed.list.len() }))
 }
 
-/// Commits the changes, or returns the reason in words.
-pub(crate) fn commit_copy(copy: &WorkspaceCopy, changes: &FileChanges) -> Result<(), String> {
-    if changes.is_empty() {
-        return copy.end_unchanged().map_err(|fault| fault.to_string());
+/// Checks whether what an allowed run wrote into a scratch directory may be on the disk: nobody was shown it, so no rule may restrict it,
+/// and it must be ordinary.
+fn may_be_output(workplace: &ExecutionEnv, change: &FileChange, run: &RunContext) -> bool {
+    let Some(policy) = &run.policy else { return false };
+    let read = Effect::Read { path: change.path.clone() };
+    change.is_plain(&workplace.workspace.to_string_lossy())
+        && policy.strictest_restriction(&change.to_effect()).is_none()
+        && !policy.may_deny(&read)
+}
+
+/// Adds what is not on the disk to the output.
+fn describe_outputs(report: &OutputReport, output: &mut Output) {
+    for (path, why) in &report.not_placed {
+        let (path, why) = (path.escape_debug(), why.escape_debug());
+        push_gate_line(
+            &mut output.text,
+            &format!("what the command wrote to `{path}` is not on the disk: {why}"),
+        );
     }
-    match copy.commit(changes) {
-        Ok(_) => Ok(()),
+    if report.left_out_count > 0 {
+        let named: Vec<String> =
+            report.left_out.iter().map(|path| format!("`{}`", path.escape_debug())).collect();
+        let more = report.left_out_count.saturating_sub(named.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        push_gate_line(
+            &mut output.text,
+            &format!(
+                "a rule or the kind of file keeps these outputs off the disk: {}{more}",
+                named.join(", ")
+            ),
+        );
+    }
+}
+
+/// Commits the changes, or returns the reason in words.
+pub(crate) fn commit_copy(
+    copy: &WorkspaceCopy,
+    changes: &FileChanges,
+    outputs: OutputRule<'_>,
+) -> Result<OutputReport, String> {
+    if changes.is_empty() {
+        return copy.end_unchanged_with(outputs).map_err(|fault| fault.to_string());
+    }
+    match copy.commit_with(changes, outputs) {
+        Ok(committed) => Ok(committed.outputs),
         Err(Error::Conflicts(conflicts)) => {
             let mut why = "nothing was changed, because these files changed after the call began:".to_owned();
             for conflict in &conflicts {

@@ -389,6 +389,7 @@ impl ExecutionEnv {
         confinement: &Confinement,
     ) -> Result<bool, PrepareCopyError> {
         if !self.has_no_namespaces() {
+            copy.remember_entries()?;
             return Ok(false);
         }
         let files = &confinement.files;
@@ -403,6 +404,7 @@ impl ExecutionEnv {
         hidden.dedup_by(|inner, outer| inner.starts_with(outer));
         copy.hide(&hidden)?;
         copy.adopt_paths()?;
+        copy.remember_entries()?;
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 //! The tool `undo`: reverts the changes of a call. It is itself a call that can be undone.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use byleave_copy::{Conflict, CopyState, CopyStore, Error, OnConflict};
@@ -79,7 +80,11 @@ impl Tool for Undo {
             let settings = settings.map_err(|fault| ToolError(fault.to_string()))?;
             let worktrees = restored_worktrees(&store, call, &changes);
             let worktrees = worktrees.map_err(|fault| ToolError(fault.to_string()))?;
-            Ok(Plan { effects: inverse(&changes, &settings, &worktrees), ..Plan::default() })
+            let mut effects = inverse(&changes, &settings, &worktrees);
+            let outputs = store.output_dirs(call.uuid()).map_err(|fault| ToolError(fault.to_string()))?;
+            let to_text = |path: PathBuf| path.to_str().map(str::to_owned);
+            effects.extend(outputs.into_iter().filter_map(to_text).map(|path| Effect::Write { path }));
+            Ok(Plan { effects, ..Plan::default() })
         }))
     }
 
@@ -145,6 +150,13 @@ impl Undo {
         let since = if force { OnConflict::Overwrite } else { OnConflict::Refuse };
         let committed = store.undo(call.uuid(), run.call.uuid(), since).map_err(words)?;
         let mut output = Output::text(format!("undid {call}: {}", summarize_changes(&committed.changes)));
+        for path in &committed.outputs.placed {
+            output.text.push_str(&format!("\n`{}` is as it was before", path.escape_debug()));
+        }
+        for (path, why) in &committed.outputs.not_placed {
+            let (path, why) = (path.escape_debug(), why.escape_debug());
+            output.text.push_str(&format!("\n`{path}` is left as it is: {why}"));
+        }
         output.undo = undo_data(run, &committed.changes);
         Ok(output)
     }

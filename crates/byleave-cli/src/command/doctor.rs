@@ -49,6 +49,10 @@ pub(crate) fn run(options: &ResolvedOptions, screen: &mut Console) -> Result<Exi
         let told = json!({ "available": copies == Some(Ok(())), "reason": why });
         if let Some(fields) = value.as_object_mut() {
             fields.insert("copies".to_owned(), told);
+            // Commands in this workspace may need another backend than the strongest one here.
+            if let Ok(backend) = &check.backend {
+                fields.insert("level".to_owned(), json!(backend.name()));
+            }
             if let (Some(container), Some(Value::Array(backends))) = (&container, fields.get_mut("backends"))
             {
                 backends.push(container.value());

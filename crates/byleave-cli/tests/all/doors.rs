@@ -13,6 +13,7 @@ mod jobs;
 mod local_ports;
 mod mcp_tools;
 mod observed;
+mod outputs;
 mod person_result;
 mod reviewers;
 mod reviewers_guide;

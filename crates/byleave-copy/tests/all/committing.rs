@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use byleave_copy::{CopyState, Error, OnConflict};
+use byleave_copy::{CopyMethod, CopyState, Error, OnConflict};
 use byleave_core::file_change::FileChanges;
 use uuid::Uuid;
 
-use crate::place::{CopyFixture, differences, tree};
+use crate::place::{CopyFixture, differences, mounted, tree};
 
 const FILES: &str =
     "mkdir -p d/e out; echo one > a; echo two > b; echo x > d/x; echo y > d/e/y; ln -s a link";
@@ -232,7 +232,7 @@ fn nothing_lands_elsewhere_while_somebody_swaps_a_directory_for_a_link() {
             let copy = place.store.create_copy(
                 Uuid::new_v4(),
                 std::slice::from_ref(&place.root),
-                byleave_copy::CopyMethod::Overlay,
+                CopyMethod::Overlay,
             );
             let copy = copy.unwrap();
             let upper = place.store.path().join(format!("copies/{}/0/upper/d/e", copy.id()));
@@ -308,4 +308,41 @@ fn as_somebody() {
         // The test must be able to remove the files.
         place.directly("chmod -R u+rwx .");
     }
+}
+
+// req: E5
+#[test]
+fn what_others_do_meanwhile_is_no_change_of_a_full_copy() {
+    let place = CopyFixture::new();
+    place.directly(
+        "mkdir -p d/in e gone/in was; for f in a b c d/x gone/in/y gone/z was/w; do echo 1 > $f; done; ln -s a link",
+    );
+    let roots = std::slice::from_ref(&place.root);
+    let copy = place.store.create_copy(Uuid::new_v4(), roots, CopyMethod::Tree).unwrap();
+    copy.remember_entries().unwrap();
+    mounted(&copy.mounts(), &place.root, "echo 2 > b; echo 2 > made; rm c; chmod 700 was; mkdir e/new");
+    place.directly(
+        "echo mine > a; echo mine > new; mkdir empty; chmod 700 d; echo mine > d/in/m; rm -r gone; ln -sfn b link; rm d/x; echo mine > .env",
+    );
+    let before = tree(&place.root);
+    let changes = copy.changes().unwrap();
+    assert_eq!(
+        place.short(&changes),
+        ["changed b", "deleted c", "created e/new", "created made", "mode or time was"]
+    );
+    copy.commit(&changes).unwrap();
+    let after = tree(&place.root);
+    for (path, entry) in &before {
+        let is_changed = ["b", "c", "was", "", "e"].contains(&path.as_str());
+        assert!(is_changed || after.get(path) == Some(entry), "{path}");
+    }
+    // Where both changed something, nothing is lost.
+    let copy = place.store.create_copy(Uuid::new_v4(), roots, CopyMethod::Tree).unwrap();
+    copy.remember_entries().unwrap();
+    mounted(&copy.mounts(), &place.root, "rm -r was; echo 3 > a");
+    place.directly("echo mine > was/more; echo mine again > a");
+    let changes = copy.changes().unwrap();
+    let Err(Error::Conflicts(conflicts)) = copy.commit(&changes) else { panic!("no conflict") };
+    let paths: Vec<&str> = conflicts.iter().map(|conflict| conflict.path.as_str()).collect();
+    assert_eq!(paths, [place.path("a"), place.path("was")]);
 }

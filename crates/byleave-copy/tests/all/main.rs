@@ -12,6 +12,7 @@ mod crashing;
 mod external;
 mod faithful;
 mod listing;
+mod outputs;
 mod place;
 mod putting;
 mod storing;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use byleave_core::decision::PolicyDecision;
 use byleave_core::entry::RecordEvent;
-use byleave_core::grant::Grant;
+use byleave_core::grant::{Grant, GrantedBy};
 use byleave_core::id::AttemptId;
 use byleave_core::manifest::PermissionClass;
 use byleave_core::outcome::{ExecutionEnd, ExecutionStatus, Output};
@@ -139,10 +139,11 @@ async fn run(
         Ok(granted) => granted,
         Err(refusal) => return unable(refusal.to_string()),
     };
-    let given = match run_parts(parts, desk, granted.as_ref().map(|granted| &*granted.rehearsal)).await {
+    let mut given = match run_parts(parts, desk, granted.as_ref().map(|granted| &*granted.rehearsal)).await {
         Ok(given) => given,
         Err(refusal) => return unable(refusal.to_string()),
     };
+    given.spared_by_rehearsal = grant.granted_by() == GrantedBy::Rehearsal;
     let tool = entry.tool().clone();
     if let Some(granted) = granted.filter(|granted| granted.rehearsal.is_committable()) {
         let again = desk.record.attempts() > 1;

@@ -34,6 +34,8 @@ pub(crate) struct RunParts {
     guarantees: Vec<String>,
     data: Arc<BTreeMap<String, EarlierData>>,
     approved_git: Vec<GitTransport>,
+    /// Whether neither a rule nor a person allowed the call.
+    pub(crate) spared_by_rehearsal: bool,
     events: EventBus,
 }
 
@@ -59,6 +61,7 @@ impl RunParts {
             guarantees,
             data,
             approved_git,
+            spared_by_rehearsal,
             events,
         } = self;
         let progress = Arc::new(move |progress: Progress| events.send_progress(call, progress));
@@ -69,6 +72,7 @@ impl RunParts {
             .with_guarantees(guarantees)
             .with_data(data)
             .with_approved_git(approved_git)
+            .with_spared_by_rehearsal(spared_by_rehearsal)
     }
 }
 
@@ -113,6 +117,7 @@ pub(crate) async fn run_parts(
         guarantees,
         data,
         approved_git,
+        spared_by_rehearsal: false,
         events,
     })
 }

@@ -16,7 +16,8 @@ use core::ffi::CStr;
 use self::fmt::ShortText;
 use crate::plan_format::{
     InitProcessStep, MountAccess, MountOp, PlanPart, PlanReader, REPORT_BYTES, REPORT_ENDED, REPORT_FAULT,
-    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, SLOT_COUNT, SocketKind,
+    REPORT_MOUNTS, REPORT_NOT_STARTED, REPORT_SOCKET, REPORT_TERMINAL, REQUEST_CONTINUE, REQUEST_PAUSE,
+    SLOT_COUNT, SocketKind,
 };
 use crate::syscall::{
     CLOSE_RANGE_CLOEXEC, EINVAL, ENOENT, Errno, close, close_from, drop_capabilities, dup3, exit, prctl,
@@ -357,7 +358,7 @@ fn start(command: &InitCommand<'_>, mounts: i32, unrouted: fn() -> u32) -> Resul
     // plan, which both read, is never written.
     let started = unsafe { syscalls::fork_in_memory(&mut stack, begin_command, (&raw mut beginning).cast()) };
     // The namespace and all of its processes end with us, but the remaining processes must be counted first.
-    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace, unrouted);
+    let Err(fault) = attend(started.map_err(&fault)?, terminal, children, end_namespace, (true, unrouted));
     run_fault(&fault)
 }
 
@@ -379,13 +380,13 @@ fn end_namespace() -> u32 {
 }
 
 /// Waits for the command, and ends with it or with the launcher. Before that, `end_all` ends the processes that the command
-/// started, and returns how many there were.
+/// started, and returns how many there were. `may_pause` says that this process may signal nothing but those.
 fn attend(
     started: usize,
     terminal: Option<i32>,
     children: i32,
     end_all: impl Fn() -> u32,
-    unrouted: fn() -> u32,
+    (may_pause, unrouted): (bool, fn() -> u32),
 ) -> Result<Never, InitError> {
     let fault = at(InitProcessStep::Start);
     if let Some(terminal) = terminal {
@@ -410,10 +411,18 @@ fn attend(
             report([REPORT_ENDED, survivors, unrouted(), status.cast_unsigned()], micros);
             exit(0);
         }
-        // The launcher writes nothing more by now, so any event on the control socket is its end.
+        // The launcher writes nothing more by now, except for this. Any other event on the control socket is its end.
         if syscalls::wait_for_either(children, LEASH).map_err(&fault)? {
-            end_all();
-            exit(EXIT_FAULT);
+            let is_paused = match syscalls::read_byte(LEASH) {
+                Some(REQUEST_PAUSE) if may_pause => true,
+                Some(REQUEST_CONTINUE) if may_pause => false,
+                _ => {
+                    end_all();
+                    exit(EXIT_FAULT);
+                }
+            };
+            // Without a process there is nothing to do.
+            syscalls::pause_all(is_paused).unwrap_or_default();
         }
         syscalls::drain(children);
     }

@@ -463,6 +463,21 @@ pub(super) fn kill(process: i32) -> Result<(), Errno> {
     syscall_with_numbers(number::KILL, [fd_arg(process), SIGKILL, 0, 0, 0, 0]).map(drop)
 }
 
+/// Stops every process that this one may signal, or lets all of them go on.
+pub(super) fn pause_all(is_paused: bool) -> Result<(), Errno> {
+    const SIGCONT: usize = 18;
+    const SIGSTOP: usize = 19;
+    let signal = if is_paused { SIGSTOP } else { SIGCONT };
+    syscall_with_numbers(number::KILL, [fd_arg(-1), signal, 0, 0, 0, 0]).map(drop)
+}
+
+/// Reads a message of one byte that has arrived.
+pub(super) fn read_byte(fd: i32) -> Option<u8> {
+    let mut byte = [0u8; 1];
+    let read = checked_syscall!(number::READ, [fd_arg(fd), byte.as_mut_ptr() as usize, byte.len(), 0, 0, 0]);
+    (read.ok()? == 1).then_some(byte[0])
+}
+
 /// Waits until a child has ended. Returns whether there was one.
 pub(super) fn wait_for_child() -> bool {
     const WALL: usize = 0x4000_0000;

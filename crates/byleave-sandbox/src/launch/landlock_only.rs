@@ -8,7 +8,7 @@ mod metadata_supervisor;
 mod root_only;
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use byleave_files::own;
@@ -134,10 +134,20 @@ fn is_blank(path: &Path) -> bool {
             matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
         }
         Ok(found) if found.is_file() => found.len() == 0,
-        Ok(found) if found.is_dir() => fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()),
+        Ok(found) if found.is_dir() => is_empty(path, &found),
         // A link has no content. Its target has its own path.
         Ok(found) => found.is_symlink(),
     }
+}
+
+/// Checks whether a directory of a copy is empty. It is ours, and closed also for its owner.
+fn is_empty(path: &Path, found: &fs::Metadata) -> bool {
+    let is_closed = found.permissions().mode() & 0o700 == 0;
+    if is_closed && fs::set_permissions(path, fs::Permissions::from_mode(0o700)).is_err() {
+        return false;
+    }
+    let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    is_empty && (!is_closed || fs::set_permissions(path, found.permissions()).is_ok())
 }
 
 fn entries(path: &Path) -> Vec<PathBuf> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use byleave_files::own;
 
 use super::process::process_id;
-use super::tree_monitor::TreeMonitor;
+use super::tree_monitor::{ProcessPauser, TreeMonitor};
 use crate::cgroup::CommandCgroup;
 use crate::confinement::{CopySource, FileConfinement};
 use crate::limits::{LimitKind, ResourceLimits};
@@ -76,6 +76,7 @@ impl ResourceMonitor {
         &mut self,
         process: BorrowedFd<'_>,
         group: Option<&CommandCgroup>,
+        pauser: Option<ProcessPauser<'_>>,
     ) -> Option<LimitKind> {
         let now = Instant::now();
         self.next = now + INTERVAL;
@@ -87,7 +88,7 @@ impl ResourceMonitor {
             self.cpu_next = self.cpu_earliest(now);
         }
         if group.is_none()
-            && let Some(limit) = self.tree.check(process)
+            && let Some(limit) = self.tree.check(process, pauser)
         {
             return Some(limit);
         }

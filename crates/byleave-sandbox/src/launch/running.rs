@@ -15,8 +15,11 @@ use super::resource_monitor::ResourceMonitor;
 use super::service_probe::ServiceProbe;
 use super::streams::CommandStreams;
 use super::temp_dir::CommandTempDir;
+use super::tree_monitor::ProcessPauser;
 use super::{CommandOutcome, CommandStatus, LaunchError, Pipes, internal_error};
+use crate::backend::SCOPES_SINCE;
 use crate::cgroup::{CgroupUsage, CommandCgroup};
+use crate::clone3::landlock_version;
 use crate::confinement::Confinement;
 use crate::limits::{LimitKind, ResourceLimits};
 use crate::net::published_ports::PortPublisher;
@@ -101,7 +104,8 @@ impl RunningCommand {
     /// Returns a probe for what the command does, if it has a network of its own. Do not use it after the command has ended.
     pub fn service_probe(&self) -> Option<ServiceProbe> {
         let pid = process_id(self.process.pidfd.as_fd()).ok().filter(|_| self.plan.own_network)?;
-        Some(ServiceProbe::new(pid, self.own_ports.clone()))
+        let is_shared = self.plan.part == PlanPart::WithoutNamespaces;
+        Some(ServiceProbe::new(pid, self.own_ports.clone(), is_shared))
     }
 
     /// Waits until the command and all processes that it started have ended, or the time is over. Meanwhile it checks for planted
@@ -180,7 +184,12 @@ impl RunningCommand {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Some(LimitKind::Wall));
             }
-            let passed = self.clock.monitor.check_limits(self.process.pidfd.as_fd(), self.group.as_ref());
+            // The first process of a Landlock domain for signals reaches nothing outside of it.
+            let is_apart =
+                self.plan.part == PlanPart::WithoutNamespaces && landlock_version() >= SCOPES_SINCE;
+            let pauser = is_apart.then(|| ProcessPauser { control_socket: self.control_socket.as_fd() });
+            let process = self.process.pidfd.as_fd();
+            let passed = self.clock.monitor.check_limits(process, self.group.as_ref(), pauser);
             if passed.is_some() {
                 return Ok(passed);
             }

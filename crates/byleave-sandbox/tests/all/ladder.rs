@@ -180,6 +180,53 @@ fn nothing_outlives_a_command_on_any_rung() {
     );
 }
 
+// req: E2
+#[test]
+fn memory_of_a_process_that_nobody_may_look_into_counts() {
+    if !unprivileged_as_own_user("ladder::memory_of_a_process_that_nobody_may_look_into_counts") {
+        return;
+    }
+    let take = "import ctypes, os, time\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nfd = os.memfd_create('x')\nfor n in range(100): os.write(fd, bytes(1 << 20))\ntime.sleep(1000)";
+    let ended = run(Backend::Landlock, &format!("exec python3 -c \"{take}\""), |confinement| {
+        confinement.limits.memory_bytes = 64 << 20;
+        confinement.limits.wall_time = Duration::from_secs(120);
+    });
+    assert_eq!(ended.limit_exceeded, Some(LimitKind::Memory), "{ended:?}");
+}
+
+// req: E2
+#[test]
+fn a_fork_bomb_that_no_limit_of_the_kernel_holds_is_ended() {
+    // The kernel does not count the processes of root.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let few = |confinement: &mut Confinement| {
+        confinement.limits.pids = 200;
+        confinement.limits.wall_time = Duration::from_secs(120);
+    };
+    let ended = run(Backend::Landlock, "exec perl -e 'fork for 1..11; sleep 45471'", few);
+    assert_eq!(ended.limit_exceeded, Some(LimitKind::Pids), "{ended:?}");
+    // A command beside many processes of others is stopped while its own are counted, and goes on.
+    let mut others = std::process::Command::new("perl");
+    let mut others = others
+        .args(["-e", "for (1..150) { fork or do { sleep 45481; exit } } $| = 1; print \"x\"; sleep 45481"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script = "for n in 1 2 3 4 5 6 7 8; do sleep 0.2; done; echo on";
+    let beside = run(Backend::Landlock, script, few);
+    let group = std::process::Command::new("pkill").args(["-P", &others.id().to_string()]).status().unwrap();
+    others.kill().unwrap();
+    others.wait().unwrap();
+    assert!(group.success());
+    assert_eq!(
+        (beside.status, text(&beside.stdout).as_str()),
+        (CommandStatus::Exited(0), "on\n"),
+        "{beside:?}"
+    );
+}
+
 // req: E7
 #[test]
 fn the_highest_rung_that_gives_everything_is_taken_or_none() {

@@ -91,6 +91,14 @@ const CASES: &[LimitCase] = &[
         holds: |outcome| outcome.status == CommandStatus::Signalled(9),
     },
     LimitCase {
+        name: "memory in messages that nobody has received",
+        limit: |limits| limits.memory_bytes = 64 << 20,
+        script: "exec python3 -c 'import os, socket, time\na, b = socket.socketpair()\nfor n in range(100):\n  fd = os.memfd_create(\"x\"); os.write(fd, bytes(1 << 20)); socket.send_fds(a, [b\"x\"], [fd]); os.close(fd)\ntime.sleep(1000)'",
+        ended_by: Some(LimitKind::Memory),
+        reached: &[],
+        holds: |outcome| outcome.status == CommandStatus::Signalled(9),
+    },
+    LimitCase {
         name: "pids, of what never stops forking",
         limit: |limits| limits.pids = 20,
         script: "exec python3 -c 'import os\nwhile True:\n  try: os.fork()\n  except OSError: pass'",

@@ -51,8 +51,20 @@ fn planting_in_scratch_what_an_allowed_command_runs() {
             assert!(planted.asked.is_empty() && planted.result.is_success(), "{name}: {}", told(&planted));
             let ran = world.bash(allowed, &[]).await;
             assert!(ran.asked.is_empty(), "{name}: {}", told(&ran));
-            let left = all(&world).into_iter().filter(|line| !before.contains(line)).collect::<Vec<_>>();
+            // What the allowed run compiled itself is on the disk.
+            let is_own = |line: &String| line.contains("/lib/__pycache__");
+            let left = all(&world).into_iter().filter(|line| !before.contains(line) && !is_own(line));
+            let left = left.collect::<Vec<_>>();
             assert!(left.is_empty(), "{name}: {left:?} {}", told(&ran));
+            // It is what the source says: the person gets nothing that was planted.
+            let main =
+                std::process::Command::new("python3").arg("lib/main.py").current_dir(world.at("")).output();
+            assert_eq!(String::from_utf8_lossy(&main.unwrap().stdout), "helps\n", "{name}");
+            let script = fs::read_to_string(world.at("target/run.sh")).unwrap();
+            assert_eq!(
+                (script.as_str(), fs::read_to_string(world.at("src/a")).unwrap().as_str()),
+                ("echo builds\n", "one\ntwo\n")
+            );
             // Rehearsals detect it, and ask about its effects.
             let seen = world
                 .bash(python(&world, "import subprocess\nsubprocess.run(['bash', 'target/run.sh'])"), &[])

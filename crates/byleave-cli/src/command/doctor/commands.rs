@@ -31,7 +31,8 @@ impl CommandsCheck {
             backend: workplace(options, &options.cwd).backend(),
             waived: options.waived.clone(),
             container: container_trust(options),
-            has_wall: check_container_wall(options.home.as_ref().map(Path::new)).is_ok(),
+            has_wall: check_container_wall(options.home.as_ref().map(Path::new), Path::new(&options.cwd))
+                .is_ok(),
         }
     }
 

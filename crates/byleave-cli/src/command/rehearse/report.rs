@@ -24,10 +24,7 @@ pub(super) fn show(screen: &mut Console, rehearsal: &Rehearsal, cwd: &Path, took
     screen.title(&format!("{verb}{}{took}", summarize_changes(&rehearsal.changes)));
     list(screen, &rehearsal.changes, cwd);
     if rehearsal.scratch_files > 0 {
-        screen.line(&format!(
-            "  and {} scratch files, which stay out of your directory",
-            rehearsal.scratch_files
-        ));
+        screen.line(&format!("  and {} scratch files, such as those in `target`", rehearsal.scratch_files));
     }
     if with_diff {
         differences(screen, &rehearsal.changes, cwd);

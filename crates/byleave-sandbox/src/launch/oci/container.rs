@@ -168,7 +168,7 @@ impl RunningContainer {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Ok(Some(LimitKind::Wall));
             }
-            let exceeded = self.clock.monitor.check_limits(self.pidfd.as_fd(), None);
+            let exceeded = self.clock.monitor.check_limits(self.pidfd.as_fd(), None, None);
             if exceeded.is_some() {
                 return Ok(exceeded);
             }
