@@ -116,7 +116,7 @@ def serve(listener, listens=False):
 def run(place, tell, short):
     fixture, cases = Fixture(place), corpus("/opt/places/escapes.jsonl")
     controls = [case["id"] for case in cases if case["id"] in CONTROLS and fixture.holds(case, False)[0]]
-    held, escaped, refused = [], [], []
+    held, escaped, refused, not_shown = [], [], [], []
     fixture.prepare()
     ended = subprocess.run([place.program, "sandbox", "exec", "--", "true"], cwd=fixture.work, env=place.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if ended.returncode == 125:
@@ -132,10 +132,13 @@ def run(place, tell, short):
             # What confines nothing is the same for every attempt.
             refused.append(short(said))
             break
-        (held if holds else escaped).append(case["id"])
+        # What did not run left nothing that shows that it was confined.
+        shows_nothing = not holds and case["id"] in fixture.refused_before
+        (held if holds else not_shown if shows_nothing else escaped).append(case["id"])
     fixture.victim.kill()
     why = [f"escaped: {', '.join(escaped)}"] if escaped else []
-    why += [f"refused before they ran: {', '.join(fixture.refused_before)}"] if escaped and fixture.refused_before else []
     why += [f"without a sandbox these did not succeed, so nothing is shown: {', '.join(controls)}"] if controls else []
     result = "refused" if refused else "wrong" if why else "ok"
-    tell(kind="escapes", name="escapes", result=result, why="; ".join(refused + why), held=len(held), of=len(cases))
+    if not_shown:
+        tell(kind="note", text=f"these attempts were refused, so they are not counted: {', '.join(not_shown)}")
+    tell(kind="escapes", name="escapes", result=result, why="; ".join(refused + why), held=len(held), of=len(held) + len(escaped))
