@@ -153,7 +153,7 @@ impl TestWindow {
         while !(self.is_whole()
             && (self.screen().contains(&chosen)
                 || !self.screen().contains(CHOICES)
-                || self.seen[before..].contains(CLOSED)))
+                || self.seen.get(before..).is_some_and(|fresh| fresh.contains(CLOSED))))
         {
             self.look(Duration::from_secs(2));
             assert!(began.elapsed() < PATIENCE, "never `{chosen}` or an answer:\n{}", self.screen());
