@@ -241,7 +241,7 @@ impl Person {
         let (no, done, seen) = (Arc::clone(&says_no), Arc::clone(&is_done), Arc::clone(&questions));
         let thread = std::thread::spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                answer_all(no.load(Ordering::Relaxed), &seen);
+                answer_all(&no, &seen);
                 std::thread::park_timeout(Duration::from_millis(250));
             }
         });
@@ -262,18 +262,20 @@ impl Person {
     }
 }
 
-fn answer_all(says_no: bool, seen: &Mutex<Vec<String>>) {
+fn answer_all(says_no: &AtomicBool, seen: &Mutex<Vec<String>>) {
     let told = byleave(&["inbox", "--json"]);
     let open: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
     for question in open.as_array().into_iter().flatten() {
         let Some(id) = question["question"].as_str() else { continue };
-        let answer = if says_no { "no" } else { "yes" };
+        // Both are about the call that asks: the hook goes on as soon as there is an answer, and then comes the next call.
+        let answer = if says_no.load(Ordering::Relaxed) { "no" } else { "yes" };
+        let line: String = question.to_string().chars().take(300).collect();
+        seen.lock().unwrap().push(line.clone());
         let answered = byleave(&["inbox", "answer", id, answer]);
         let why = String::from_utf8_lossy(&answered.stderr).into_owned();
         // The hook may have gone on in the meantime.
-        if matches!(answered.status.code(), Some(0 | 3 | 4)) {
-            seen.lock().unwrap().push(question.to_string().chars().take(300).collect());
-        } else {
+        if !matches!(answered.status.code(), Some(0 | 3 | 4)) {
+            seen.lock().unwrap().retain(|own| *own != line);
             println!("not answered: {why} {question}");
         }
     }
