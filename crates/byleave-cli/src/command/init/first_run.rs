@@ -105,7 +105,7 @@ pub(super) fn run(typed: &InitArgs, options: &ResolvedOptions, screen: &mut Cons
         }
         screen.line("");
         screen.line("Restart your agents. Questions wait in `byleave inbox`, in any terminal, and the agent waits with them;");
-        screen.line("`notify` in `byleave config edit` tells you of each. `byleave` shows what happened, `byleave undo` takes it back.");
+        screen.line("a notification tells you of each (`notify` in `byleave config edit`). `byleave` shows what happened, `byleave undo` takes it back.");
         screen.line("`byleave init --undo` restores every file, byte for byte.");
     }
     Ok(if all_done && all_well { ExitStatus::Completed } else { ExitStatus::Failed })
