@@ -52,6 +52,8 @@ pub(crate) fn program(name: &str) -> Command {
     command.env("HOME", "/home/u").env("USER", "ann").env("LANG", "C.UTF-8");
     // No cgroups are delegated to tests.
     command.env("BYLEAVE_STATE", STATE).env("BYLEAVE_WAIVE", "memory-limited");
+    // The bell that announces a question is ours. Any other is a case's.
+    command.env("BYLEAVE_NOTIFY", "off");
     command
 }
 
