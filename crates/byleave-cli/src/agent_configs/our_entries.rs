@@ -150,8 +150,9 @@ pub(super) fn hooks(agent: AgentKind, programs: &ProgramPaths) -> Vec<(&'static 
                 vec![("PreToolUse", group(&before, HOOK_S)), ("PostToolUse", group(&line, AFTER_S))];
             if agent == AgentKind::ClaudeCode {
                 // It shows this while the hook waits.
-                if let Some((_, group)) = lists.first_mut() {
-                    group["hooks"][0]["statusMessage"] = STATUS_MESSAGE.into();
+                let first = lists.first_mut().and_then(|(_, group)| group.pointer_mut("/hooks/0"));
+                if let Some(hook) = first.and_then(Value::as_object_mut) {
+                    hook.insert("statusMessage".into(), STATUS_MESSAGE.into());
                 }
                 // It says that the agent has asked its person.
                 lists.push((PERMISSION_EVENT, group(&line, AFTER_S)));
