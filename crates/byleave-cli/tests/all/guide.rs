@@ -53,6 +53,8 @@ fn settled(text: &str, desk: &OtherUserWorld, prefix: &str) -> String {
     let text = text.replace(prefix, PREFIX).replace(&workspace, "/home/ann/work").replace('\r', "");
     let ids = Regex::new(r"(undo|diff|answer|show) [0-9a-f]{8}\b").unwrap();
     let text = ids.replace_all(&text, "$1 7f3c02a9");
+    let undone = Regex::new("(undone:(?:\x1b\\[[0-9;]*m)* )[0-9a-f]{8}\\b").unwrap();
+    let text = undone.replace_all(&text, "${1}4d3f7f3c");
     let whole = Regex::new(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap();
     let text = whole.replace_all(&text, "0192c1d4-6a1e-7c55-9d1b-4d3f7f3c02a9");
     Regex::new(r"\(\d+\.\d s on").unwrap().replace_all(&text, "(0.1 s on").into_owned()
